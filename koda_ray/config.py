@@ -202,7 +202,9 @@ class Settings(BaseSettings):
     render_workers: int | None = Field(None, ge=1, le=512, validation_alias="KODA_RENDER_WORKERS")
     browsers_max: int | None = Field(None, ge=1, le=100_000, validation_alias="KODA_BROWSERS_MAX")
     render_memory_mb: int | None = Field(None, ge=256, validation_alias="KODA_RENDER_MEMORY_MB")
-    render_graphics: Literal["auto", "software", "gpu"] = Field("auto", validation_alias="KODA_RENDER_GRAPHICS")
+    render_graphics: Literal[
+        "auto", "software", "gpu", "llvmpipe", "llvmpipe-128", "llvmpipe-512", "lavapipe", "swiftshader"
+    ] = Field("auto", validation_alias="KODA_RENDER_GRAPHICS")
     page_ready_timeout_s: float = Field(30.0, gt=0, validation_alias="KODA_PAGE_READY_TIMEOUT_S")
 
     idle_timeout_s: float = Field(300.0, gt=0, validation_alias="KODA_IDLE_TIMEOUT_S")

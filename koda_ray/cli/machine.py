@@ -61,11 +61,14 @@ def open_page(server: Server = None) -> None:
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
+def doctor(
+    json: Json = False,
+    measure: Annotated[bool, typer.Option("--measure", help="also measure what draws WebGL here; takes 20 s")] = False,
+) -> None:
     """Say whether the main job could run here, and how to get what is missing."""
     from koda_ray import doctor as checks
     from koda_ray.logs import warnings_to_stderr
 
     warnings_to_stderr()
-    if checks.run(json=json) != 0:
+    if checks.run(json=json, measure=measure) != 0:
         raise Left(Exit.FAILED)

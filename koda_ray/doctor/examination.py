@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from koda_ray.config import Settings
-from koda_ray.doctor import containers, machine, programs, services
+from koda_ray.doctor import containers, machine, measuring, programs, services
 from koda_ray.doctor.finding import Check, Examination, Finding
 
 __all__ = ["CHECKS", "examine", "run"]
@@ -76,12 +76,15 @@ def _guarded(check: Check, examination: Examination) -> list[Finding]:
         return [Finding("Doctor", name, "missing", f"the check itself failed: {error!r}", "please report this")]
 
 
-def run(settings: Settings | None = None, *, json: bool = False, checks: Sequence[Check] = CHECKS) -> int:
+def run(
+    settings: Settings | None = None, *, json: bool = False, measure: bool = False, checks: Sequence[Check] = CHECKS
+) -> int:
     """Examine this machine, print the report, and return the exit status.
 
     Args:
         settings: As `examine`.
         json: Print one JSON object instead of a table.
+        measure: Also measure what draws WebGL here, when all else is looked at: it wants the machine for itself.
         checks: As `examine`.
 
     Returns:
@@ -89,6 +92,8 @@ def run(settings: Settings | None = None, *, json: bool = False, checks: Sequenc
     """
     began = time.monotonic()
     findings = examine(settings, checks=checks)
+    if measure:
+        findings += examine(settings, checks=(measuring.rasterizers,))
     lacking = [finding for finding in findings if finding.status == "missing"]
     if json:
         report = {"ready": not lacking, "findings": [asdict(finding) for finding in findings]}

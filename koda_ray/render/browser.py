@@ -12,6 +12,7 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from koda_ray.render.cdp import BrowserConnection, ProtocolSession
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
+    BROWSER,
     WorkFolder,
     browser_command,
     call_filter,
@@ -264,6 +266,7 @@ class Browser:
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
         graphics: Graphics | None = None,
+        helpers: int = 0,
         timeout_s: float = _LAUNCH_TIMEOUT_S,
     ) -> Self:
         """Start a browser without a network.
@@ -272,6 +275,7 @@ class Browser:
             chromium_path: Use this binary.
             memory: How much it may use; its share of the machine's when None.
             graphics: What it draws with, as `koda_ray.render.gpu.choose_graphics` chose; software when None.
+            helpers: How many threads draw WebGL beside the one that asks, which waits for them; none when 0.
             timeout_s: How long it may take to answer.
 
         Raises:
@@ -279,6 +283,7 @@ class Browser:
             BrowserCrashed: It ended before it answered, or did not answer in time.
         """
         drawing = graphics or software_graphics()
+        drawing = replace(drawing, environment=drawing.helped_by(helpers))
         starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit(), drawing, timeout_s))
         try:
             return await asyncio.shield(starting)
@@ -297,7 +302,7 @@ class Browser:
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation, binary.path)
         await asyncio.to_thread(sweep_dead_folders)
-        folder = WorkFolder("browser")
+        folder = WorkFolder(BROWSER)
         frames: FrameMemory | None = None
         try:
             profile = folder.writable_by_browser("profile", binary.path)
@@ -317,7 +322,7 @@ class Browser:
                     filter_fd=filter_fd,
                     shm_bytes=memory.cap_bytes,
                     devices=graphics.devices,
-                    more=frames.arguments() if frames else (),
+                    more=(*_environment_arguments(graphics), *(frames.arguments() if frames else ())),
                 )
                 inherited = [fd for fd in (filter_fd, frames.descriptor if frames else None) if fd is not None]
                 process = await _Process.start([*command, *flags, "about:blank"], inherited)
@@ -446,6 +451,10 @@ class Browser:
         target = str(event.get("targetId"))
         self._crashed.discard(target)
         self._sessions.pop(target, None)
+
+
+def _environment_arguments(graphics: Graphics) -> list[str]:
+    return [part for name, value in graphics.environment for part in ("--setenv", name, value)]
 
 
 @cache

@@ -85,8 +85,8 @@ class UnitCollector:
         claims = Claims(self._storage, user_id=self._user_id, job_id=self._job_id, grid=grid)
         return await _Pass(self, mode, claims).run()
 
-    async def capture(self, units: Sequence[Unit], mode: CaptureMode, hear: Hear) -> None:
-        """Capture units in one task; those that were not stored again where that may help.
+    async def capture(self, units: Sequence[Unit], mode: CaptureMode, hear: Hear, *, at_once: int = 1) -> None:
+        """Capture units in one task, of so many at once; those that were not stored again where that may help.
 
         Raises:
             KodaError: As `collect`; or what ``hear`` raised.
@@ -111,7 +111,7 @@ class UnitCollector:
             try:
                 which = {"koda.job": self._job_id, "koda.first_unit": first.index, "koda.attempt": attempt}
                 with span("capture", which):
-                    await self._executor.capture(self._task(left, mode, attempt), listen)
+                    await self._executor.capture(replace(self._task(left, mode, attempt), at_once=at_once), listen)
             except KodaError as error:
                 if refused:  # not the worker's fault: whoever listens has had enough
                     raise
@@ -239,7 +239,7 @@ class _Pass:
             del self._missing[: len(units)]
             mine = await self._mine(units)
             if mine:
-                await self._collector.capture(mine, self._mode, self._hear)
+                await self._collector.capture(mine, self._mode, self._hear, at_once=len(self._crew))
 
     async def _mine(self, units: Sequence[Unit]) -> list[Unit]:
         """Claim units; return the first run that is ours and still missing, and keep the rest for later.

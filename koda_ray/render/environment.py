@@ -14,7 +14,7 @@ from pathlib import Path
 from koda_ray.render.browser import CHROMIUM_FLAGS
 from koda_ray.render.clock import clock_text
 from koda_ray.render.encode import ENCODER_VERSION
-from koda_ray.render.graphics import Graphics
+from koda_ray.render.graphics import Graphics, graphics_libraries
 from koda_ray.render.page import CAPTURE_VERSION
 from koda_ray.render.programs import find_browser, find_program, version_of
 from koda_ray.render.protocol import Environment
@@ -22,7 +22,6 @@ from koda_ray.render.protocol import Environment
 __all__ = ["read_environment"]
 
 _FONT_TIMEOUT_S = 30
-_MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
 
 
 @cache
@@ -39,7 +38,7 @@ def read_environment(chromium_path: Path | None, graphics: Graphics) -> Environm
     binary = find_browser(chromium_path)
     chromium = f"{binary.kind} {version_of(str(binary.path), '--version')}"
     ffmpeg = version_of(find_program("ffmpeg"), "-version")
-    libraries = _graphics_libraries()
+    libraries = graphics_libraries()
     fonts = _fonts()
     backend = "begin-frame" if binary.kind == "shell" else "screenshot"
     digest = hashlib.sha256()
@@ -64,27 +63,6 @@ def read_environment(chromium_path: Path | None, graphics: Graphics) -> Environm
         fonts=fonts,
         fingerprint=digest.hexdigest()[:32],
     )
-
-
-def _graphics_libraries() -> str:
-    """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
-    found: set[str] = set()
-    for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64")):
-        for pattern in _MESA_PATTERNS:
-            for path in folder.glob(pattern):
-                real = path.resolve()
-                if real.is_file():
-                    found.add(f"{real.name}:{real.stat().st_size}")
-    return " ".join([*sorted(found), _vector_width()])
-
-
-def _vector_width() -> str:
-    """Name the widest vectors of the processor: software graphics compile for them, and may round differently."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text(errors="replace").partition("\nflags")[2].partition("\n")[0].split()
-    except OSError:
-        flags = []
-    return next((name for name in ("avx512f", "avx2", "avx", "sse4_2") if name in flags), "baseline")
 
 
 def _fonts() -> str:

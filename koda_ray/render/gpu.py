@@ -9,20 +9,20 @@ GPU's device files starts nothing for this.
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
 
-from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, RenderError
+from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing
 from koda_ray.render.browser import Browser
+from koda_ray.render.drawing import draw, draw_in, in_short
 from koda_ray.render.encode import unit_options
 from koda_ray.render.ffmpeg import command_line, run
 from koda_ray.render.graphics import (
     DEVICES,
     Graphics,
     GraphicsChoice,
+    RasterizerName,
     find_devices,
     is_nvidia,
     software_because,
@@ -30,48 +30,18 @@ from koda_ray.render.graphics import (
 )
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.rasterizers import choose_rasterizer
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["choose_graphics", "confirm_graphics", "try_gpu", "try_nvenc"]
 
-_TRY_S = 10.0
+_ENCODE_S = 10.0
 # what the GPU cannot draw ends in an error: software in its place would go on with other pictures
 _FLAGS = ("--use-gl=angle", "--ignore-gpu-blocklist", "--disable-gpu-compositing", "--disable-software-rasterizer")
 _WAYS = ("gl-egl", "vulkan")
-_COLOUR = (51, 102, 153, 255)
-_DRAW = """(() => {
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = 8;
-  const gl = canvas.getContext("webgl2");
-  if (!gl) return null;
-  const program = gl.createProgram();
-  for (const [kind, source] of [
-    [gl.VERTEX_SHADER, "attribute vec2 at; void main() { gl_Position = vec4(at, 0.0, 1.0); }"],
-    [gl.FRAGMENT_SHADER, "void main() { gl_FragColor = vec4(0.2, 0.4, 0.6, 1.0); }"],
-  ]) {
-    const shader = gl.createShader(kind);
-    gl.shaderSource(shader, source);
-    gl.compileShader(shader);
-    gl.attachShader(program, shader);
-  }
-  gl.bindAttribLocation(program, 0, "at");
-  gl.linkProgram(program);
-  gl.useProgram(program);
-  gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
-  gl.bufferData(gl.ARRAY_BUFFER, new Float32Array([-1, -1, 3, -1, -1, 3]), gl.STATIC_DRAW);
-  gl.enableVertexAttribArray(0);
-  gl.vertexAttribPointer(0, 2, gl.FLOAT, false, 0, 0);
-  gl.drawArrays(gl.TRIANGLES, 0, 3);
-  const pixel = new Uint8Array(4);
-  gl.readPixels(4, 4, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
-  const info = gl.getExtension("WEBGL_debug_renderer_info");
-  return { renderer: info ? gl.getParameter(info.UNMASKED_RENDERER_WEBGL) : "", pixel: [...pixel] };
-})()"""
 _NVIDIA_DRIVER = Path("/sys/module/nvidia/version")
-_NOTHING = f"nothing was drawn within {_TRY_S:g} s"
-_MAX_WORDS = 160
 
-_chosen: dict[tuple[Path, Path | None], Graphics] = {}
+_chosen: dict[tuple[Path, Path | None, RasterizerName | None], Graphics] = {}
 
 
 async def choose_graphics(binary: Path, choice: GraphicsChoice = "auto", *, folder: Path = DEVICES) -> Graphics:
@@ -79,16 +49,17 @@ async def choose_graphics(binary: Path, choice: GraphicsChoice = "auto", *, fold
 
     Args:
         binary: The browser.
-        choice: A GPU where there is one, never, or nothing else.
+        choice: A GPU where there is one, never, nothing else; or who is to draw without one.
         folder: Where device files are.
 
     Raises:
-        Missing: A GPU is asked for and there is none to use; the message says why. Or bubblewrap is not there.
+        Missing: What is asked for cannot be used here; the message says why. Or bubblewrap is not there.
     """
-    looked = None if choice == "software" else folder
-    chosen = _chosen.get((binary, looked))
+    wanted = None if choice in ("auto", "software", "gpu") else choice
+    looked = folder if choice in ("auto", "gpu") else None
+    chosen = _chosen.get((binary, looked, wanted))
     if chosen is None:  # of several that ask at once the first to know decides: it may come out otherwise a second time
-        chosen = _chosen.setdefault((binary, looked), await _choose(binary, looked))
+        chosen = _chosen.setdefault((binary, looked, wanted), await _choose(binary, looked, wanted))
     if choice == "gpu" and chosen.kind == "software":
         raise Missing(
             f"KODA_RENDER_GRAPHICS=gpu and no GPU can be used here: {chosen.why}. Set it to auto or software, or give "
@@ -98,13 +69,15 @@ async def choose_graphics(binary: Path, choice: GraphicsChoice = "auto", *, fold
     return chosen
 
 
-async def _choose(binary: Path, folder: Path | None) -> Graphics:
+async def _choose(binary: Path, folder: Path | None, wanted: RasterizerName | None) -> Graphics:
     """Choose; without a folder no device is looked for."""
     if folder is None:
-        drawn_by = software_graphics("KODA_RENDER_GRAPHICS=software")
+        drawn_by = software_graphics(f"KODA_RENDER_GRAPHICS={wanted or 'software'}")
     else:
         found = await asyncio.to_thread(find_devices, binary, folder)
         drawn_by = await try_gpu(binary, found.usable) if found.usable else software_graphics(found.why)
+    if drawn_by.kind == "software":
+        drawn_by = await choose_rasterizer(binary, wanted, why=drawn_by.why)
     return replace(drawn_by, interposer=await find_interposer(binary, drawn_by))
 
 
@@ -124,9 +97,11 @@ async def try_gpu(binary: Path, devices: tuple[Path, ...]) -> Graphics:
     refused: list[str] = []
     for way in _WAYS:
         flags = (*_FLAGS, f"--use-angle={way}")
-        renderer, no = await _draw(binary, Graphics(kind="gpu", flags=flags, devices=devices))
+        drawn = await draw(binary, Graphics(kind="gpu", flags=flags, devices=devices))
+        software = None if drawn.wrong else software_because(drawn.renderer)
+        no = f"{software}: {drawn.renderer or 'it says nothing'}" if software else drawn.wrong
         if no is None:
-            return await _graphics(renderer, flags, devices, way)
+            return await _graphics(drawn.renderer, flags, devices, way)
         refused.append(f"{way}: {no}")
     return software_graphics("; ".join(refused))
 
@@ -162,44 +137,11 @@ async def confirm_graphics(browser: Browser) -> None:
     wanted = browser.graphics
     if wanted.kind == "software":
         return
-    try:
-        async with asyncio.timeout(_TRY_S):
-            renderer, no = await _picture(browser)
-    except TimeoutError:
-        renderer, no = "", _NOTHING
-    if no is not None or renderer != wanted.renderer:
-        raise BrowserCrashed(f"the browser draws with {renderer or no}, and the video with {wanted.renderer}")
-
-
-async def _draw(binary: Path, graphics: Graphics) -> tuple[str, str | None]:
-    """Return who draws in a browser of its own, and why that is no GPU, if it is none."""
-    try:
-        async with (
-            asyncio.timeout(_TRY_S),
-            await Browser.launch(chromium_path=binary, graphics=graphics, timeout_s=_TRY_S) as browser,
-        ):
-            renderer, no = await _picture(browser)
-    except RenderError as error:
-        return "", _short(error.message)
-    except TimeoutError:
-        return "", _NOTHING
-    why = None if no else software_because(renderer)
-    return renderer, f"{why}: {renderer or 'it says nothing'}" if why else no
-
-
-async def _picture(browser: Browser) -> tuple[str, str | None]:
-    """Draw a triangle; return who says to have drawn it, and what is wrong with it, if anything is."""
-    target = await browser.new_target(64, 64)
-    asked = {"expression": _DRAW, "returnByValue": True}
-    answer = cast("dict[str, Any]", (await target.session.send("Runtime.evaluate", asked)).get("result"))
-    await target.close()
-    seen = cast("dict[str, Any] | None", answer.get("value"))
-    if seen is None:
-        return "", "no WebGL 2"
-    renderer, pixel = str(seen["renderer"]), cast("list[int]", seen["pixel"])
-    if any(abs(one - two) > 1 for one, two in zip(pixel, _COLOUR, strict=True)):
-        return renderer, f"{renderer} drew {pixel} in place of {list(_COLOUR)}"
-    return renderer, None
+    drawn = await draw_in(browser)
+    if drawn.wrong is not None or drawn.renderer != wanted.renderer:
+        raise BrowserCrashed(
+            f"the browser draws with {drawn.renderer or drawn.wrong}, and the video with {wanted.renderer}"
+        )
 
 
 async def try_nvenc() -> str | None:
@@ -210,15 +152,9 @@ async def try_nvenc() -> str | None:
     try:
         source = f"color=black:size={spec.width}x{spec.height}:rate={spec.fps}"
         target = str(folder.path / "trial.mp4")
-        await run("ffmpeg", command_line(source, {"format": "lavfi"}, target, options), timeout_s=_TRY_S)
+        await run("ffmpeg", command_line(source, {"format": "lavfi"}, target, options), timeout_s=_ENCODE_S)
     except (EncodeFailed, Missing) as error:
-        return _short(error.message)
+        return in_short(error.message)
     finally:
         folder.close()
     return None
-
-
-def _short(words: str) -> str:
-    """Return what is said first, without the addresses that FFmpeg puts before it."""
-    words = re.sub(r"\[[^]]* @ 0x[0-9a-f]+\] ?", "", words)
-    return words.partition("\n")[0].strip()[:_MAX_WORDS]

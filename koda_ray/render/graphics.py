@@ -16,24 +16,33 @@ from koda_ray.render.isolation import refusal
 
 __all__ = [
     "DEVICES",
+    "RASTERIZERS",
     "DeviceFiles",
     "Graphics",
     "GraphicsChoice",
     "H264Encoder",
+    "Rasterizer",
+    "RasterizerName",
     "find_devices",
+    "graphics_libraries",
     "is_nvidia",
+    "lavapipe_driver",
     "software_because",
     "software_graphics",
 ]
 
-GraphicsChoice = Literal["auto", "software", "gpu"]
-"""What ``KODA_RENDER_GRAPHICS`` asks for."""
+RasterizerName = Literal["llvmpipe", "llvmpipe-128", "llvmpipe-512", "lavapipe", "swiftshader"]
+"""Who draws WebGL on the processor."""
+
+GraphicsChoice = Literal["auto", "software", "gpu"] | RasterizerName
+"""What ``KODA_RENDER_GRAPHICS`` asks for; who names a rasterizer wants it and no GPU."""
 
 H264Encoder = Literal["libx264", "h264_nvenc"]
 """Who encodes mp4."""
 
 DEVICES = Path("/dev")
-_EGL_VENDORS = ("/usr/share/glvnd/egl_vendor.d/50_mesa.json", "/etc/glvnd/egl_vendor.d/50_mesa.json")
+_HELPERS = "LP_NUM_THREADS"
+_MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
 _DRAW = re.compile(r"renderD\d+")
 _NVIDIA_DRAW = re.compile(r"nvidia\d+")
 _NVIDIA_MORE = ("nvidiactl", "nvidia-uvm", "nvidia-modeset")
@@ -59,7 +68,9 @@ class Graphics:
     Attributes:
         kind: Whether WebGL is drawn by a GPU.
         flags: The browser's flags.
-        renderer: What draws, as WebGL says; empty for software, which is not asked.
+        environment: The browser's environment, beside what every browser has.
+        rasterizer: Who draws without a GPU; empty with one.
+        renderer: What draws, as WebGL says; empty for software, which was asked once and is known by its files.
         driver: The version of NVIDIA's driver; Mesa's is known by its files.
         devices: Device files that the browser's isolation gets.
         encoder: Who encodes mp4.
@@ -69,6 +80,8 @@ class Graphics:
 
     kind: Literal["software", "gpu"]
     flags: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    rasterizer: RasterizerName | Literal[""] = ""
     renderer: str = ""
     driver: str = ""
     devices: tuple[Path, ...] = ()
@@ -79,29 +92,102 @@ class Graphics:
     @property
     def identity(self) -> tuple[str, ...]:
         """What decides pixels and bytes besides flags and files."""
-        drawn = () if self.kind == "software" else (self.kind, self.renderer, self.driver, self.encoder)
+        drawn = tuple("=".join(each) for each in self.environment if each[0] != _HELPERS)
+        if self.kind == "gpu":
+            drawn += (self.kind, self.renderer, self.driver, self.encoder)
         return (*drawn, f"raw {interposer_digest()}") if self.interposer.library else drawn
+
+    def helped_by(self, threads: int) -> tuple[tuple[str, str], ...]:
+        """Return the environment in which so many threads draw a picture; with none, the one that asks does.
+
+        The picture is the same. Helpers wait for each other where all processors have a page to draw.
+        """
+        return tuple((name, str(threads)) if name == _HELPERS else (name, value) for name, value in self.environment)
 
     def __str__(self) -> str:
         """Say it in a line, for reports and for people."""
         if self.kind == "software":
-            software = f"software ({self.why})" if self.why else "software"
-            return f"{software}, {self.interposer}"
+            because = f" ({self.why})" if self.why else ""
+            return f"software: {self.rasterizer}{because}, {self.interposer}"
         driver = f", driver {self.driver}" if self.driver else ""
         return f"GPU {self.renderer}{driver}, {self.interposer}; mp4 with {self.encoder} ({self.why})"
 
 
-def software_graphics(why: str = "") -> Graphics:
+@dataclass(frozen=True, kw_only=True)
+class Rasterizer:
+    """A way to draw WebGL on the processor.
+
+    Attributes:
+        name: As people name it.
+        flags: The browser's flags.
+        environment: The browser's environment.
+        renderer: What the name of who draws has in it, if it is this one: a browser that cannot takes another.
+    """
+
+    name: RasterizerName
+    flags: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    renderer: str
+
+    def stranger(self, renderer: str) -> str | None:
+        """Return, in words, that somebody else draws; None where it is this one.
+
+        Args:
+            renderer: As WebGL's ``UNMASKED_RENDERER_WEBGL`` says.
+        """
+        return None if re.search(self.renderer, renderer) else f"{renderer or 'somebody without a name'} draws instead"
+
+
+def lavapipe_driver() -> Path | None:
+    """Return the file that describes Mesa's Vulkan driver for the processor, where it is installed."""
+    return next(iter(sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))), None)
+
+
+def _rasterizers() -> tuple[Rasterizer, ...]:
+    # the compositor stays in software: with llvmpipe a page of HTML takes 2.7 times as long, one of WebGL 0.94
+    common = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
+    mesa = (*common, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
+    vulkan = (*common, "--use-angle=vulkan", "--ignore-gpu-blocklist")
+    driver = str(lavapipe_driver() or "/nowhere")
+    alone = (_HELPERS, "0")
+
+    def vectors(bits: int) -> tuple[tuple[str, str], ...]:
+        return (alone, ("LP_NATIVE_VECTOR_WIDTH", str(bits)))
+
+    return (
+        Rasterizer(name="llvmpipe", flags=mesa, environment=(alone,), renderer="llvmpipe"),
+        Rasterizer(name="llvmpipe-128", flags=mesa, environment=vectors(128), renderer=r"llvmpipe.*\b128 bits"),
+        Rasterizer(name="llvmpipe-512", flags=mesa, environment=vectors(512), renderer=r"llvmpipe.*\b512 bits"),
+        Rasterizer(
+            name="lavapipe",
+            flags=vulkan,
+            environment=(alone, ("VK_DRIVER_FILES", driver), ("VK_ICD_FILENAMES", driver)),
+            renderer="Vulkan.*llvmpipe",
+        ),
+        Rasterizer(name="swiftshader", flags=(*common, "--use-angle=swiftshader"), renderer="SwiftShader"),
+    )
+
+
+RASTERIZERS: dict[RasterizerName, Rasterizer] = {each.name: each for each in _rasterizers()}
+"""All ways that are known, by name: Mesa's llvmpipe with the vectors that it chooses, and with narrower and wider ones;
+the same through Vulkan; Chromium's own."""
+
+
+def software_graphics(why: str = "", rasterizer: Rasterizer | None = None) -> Graphics:
     """Return how WebGL and the compositor draw without a GPU.
 
-    WebGL goes to Mesa's llvmpipe where it is installed: it takes about half of SwiftShader's time. A Chromium that was
-    built without OpenGL cannot use it and takes its SwiftShader then, if it may. The compositor stays in software,
-    because without a GPU it would only add a copy.
+    Args:
+        why: Why there is none, in words.
+        rasterizer: Who draws; llvmpipe when None, in whose place a browser that cannot takes its own SwiftShader.
     """
-    flags = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
-    if any(Path(vendor).exists() for vendor in _EGL_VENDORS):
-        return Graphics(kind="software", flags=(*flags, "--use-angle=gl-egl", "--ignore-gpu-blocklist"), why=why)
-    return Graphics(kind="software", flags=(*flags, "--use-angle=swiftshader"), why=why)
+    drawn_by = rasterizer or RASTERIZERS["llvmpipe"]
+    return Graphics(
+        kind="software",
+        flags=drawn_by.flags,
+        environment=drawn_by.environment,
+        rasterizer=drawn_by.name,
+        why=why,
+    )
 
 
 @dataclass(frozen=True)
@@ -168,3 +254,24 @@ def software_because(renderer: str) -> str | None:
 def is_nvidia(renderer: str) -> bool:
     """Whether the GPU is NVIDIA's, which may bring NVENC."""
     return "nvidia" in renderer.lower()
+
+
+def graphics_libraries() -> str:
+    """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
+    found: set[str] = set()
+    for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64")):
+        for pattern in _MESA_PATTERNS:
+            for path in folder.glob(pattern):
+                real = path.resolve()
+                if real.is_file():
+                    found.add(f"{real.name}:{real.stat().st_size}")
+    return " ".join([*sorted(found), _vector_width()])
+
+
+def _vector_width() -> str:
+    """Name the widest vectors of the processor: software graphics compile for them, and may round differently."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(errors="replace").partition("\nflags")[2].partition("\n")[0].split()
+    except OSError:
+        flags = []
+    return next((name for name in ("avx512f", "avx2", "avx", "sse4_2") if name in flags), "baseline")

@@ -26,8 +26,10 @@ from koda_ray.render.programs import find_program
 from koda_ray.seccomp_file import filter_fd
 
 __all__ = [
+    "BROWSER",
     "WorkFolder",
     "browser_command",
+    "browsers_at_work",
     "call_filter",
     "check_isolation",
     "nested_sandbox_works",
@@ -39,6 +41,8 @@ __all__ = [
 ]
 
 NOBODY = 65534
+BROWSER = "browser"
+"""What a folder is for that a browser works in."""
 _ROOT = "koda-render"
 _READ_ONLY = (
     "/usr",
@@ -157,8 +161,6 @@ def _isolation_arguments(binary: Path, shm_bytes: int = _SHM_BYTES) -> tuple[str
     arguments += ["--size", str(shm_bytes), "--tmpfs", "/dev/shm"]
     arguments += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"]
     arguments += ["--setenv", "LANG", "C.UTF-8", "--setenv", "TZ", "UTC"]
-    # llvmpipe draws in the thread that asks: its helpers wait for each other where all processors have a page to draw
-    arguments += ["--setenv", "LP_NUM_THREADS", "0"]
     return tuple(arguments)
 
 
@@ -308,6 +310,17 @@ class WorkFolder:
     def close(self) -> None:
         """Remove the folder with everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def browsers_at_work() -> int:
+    """Count the browsers of this user that run on this machine, whichever process has them."""
+    root = _root()
+    found = 0
+    for folder in root.iterdir() if root.is_dir() else ():
+        host, pid, started, purpose = (*folder.name.split("-"), "", "", "", "")[:4]
+        running = pid.isdecimal() and _start_time(int(pid)) == started
+        found += running and (host, purpose) == (_host(), BROWSER)
+    return found
 
 
 def sweep_dead_folders() -> int:

@@ -17,8 +17,9 @@ from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
 from koda_ray.render.gpu import choose_graphics, confirm_graphics
 from koda_ray.render.graphics import Graphics, GraphicsChoice
+from koda_ray.render.isolation import browsers_at_work
 from koda_ray.render.join import join_video
-from koda_ray.render.memory import MemoryLimit, usual_browsers
+from koda_ray.render.memory import MemoryLimit, helper_threads, usual_browsers
 from koda_ray.render.probe import probe_page
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import (
@@ -46,7 +47,8 @@ class LocalExecutor:
         workers: How many units at once; `usual_browsers` when None.
         chromium_path: The configured browser, if any.
         memory: How much a browser may use; its share of the machine's when None.
-        graphics: Whether a GPU is used.
+        graphics: What draws.
+        at_once: How many pages whoever it works for has drawn at once, ``workers`` among them.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class LocalExecutor:
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
         graphics: GraphicsChoice = "auto",
+        at_once: int = 1,
     ) -> None:
         self._workers = workers or usual_browsers()
         self._memory = (memory or MemoryLimit()).among(self._workers)
         self._chromium_path = chromium_path
         self._graphics_choice: GraphicsChoice = graphics
+        self._at_once = max(at_once, self._workers)
         self._choosing = asyncio.Lock()
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
@@ -142,7 +146,13 @@ class LocalExecutor:
 
     async def _launch(self) -> Browser:
         graphics = await self._graphics()
-        browser = await Browser.launch(chromium_path=self._chromium_path, memory=self._memory, graphics=graphics)
+        others = await asyncio.to_thread(browsers_at_work)
+        browser = await Browser.launch(
+            chromium_path=self._chromium_path,
+            memory=self._memory,
+            graphics=graphics,
+            helpers=helper_threads(max(self._at_once, others + 1)),
+        )
         try:
             await confirm_graphics(browser)
         except BaseException:

@@ -21,7 +21,16 @@ from pathlib import Path
 
 from koda_ray.errors import InvalidInput, PageError
 
-__all__ = ["MIN_MB", "PAGE_MEMORY", "MemoryLimit", "MemoryWatch", "machine_bytes", "tree_bytes", "usual_browsers"]
+__all__ = [
+    "MIN_MB",
+    "PAGE_MEMORY",
+    "MemoryLimit",
+    "MemoryWatch",
+    "helper_threads",
+    "machine_bytes",
+    "tree_bytes",
+    "usual_browsers",
+]
 
 PAGE_MEMORY = "PAGE_MEMORY"
 """The code of the `PageError` that says that a page used more than its browser may."""
@@ -52,6 +61,15 @@ def usual_browsers() -> int:
     processors = len(os.sched_getaffinity(0))
     room = int(machine_bytes() * _SHARE) // _ROOM_BYTES
     return max(processors, min(math.ceil(processors * 4 / 3), room))
+
+
+def helper_threads(pages: int) -> int:
+    """Return how many threads a page is drawn with, where so many are drawn at once on this machine.
+
+    None where there is no more than one processor for each: helpers would only wait for each other then.
+    """
+    share = len(os.sched_getaffinity(0)) // max(1, pages)
+    return share if share > 1 else 0
 
 
 @dataclass(frozen=True)

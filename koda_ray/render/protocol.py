@@ -66,6 +66,7 @@ class CaptureTask:
         environment: The fingerprint that the worker must have.
         attempt: Which this is at the first of the units; 1 for the first.
         urgent: Whether somebody waits for it: it does not wait behind what is not.
+        at_once: How many such tasks the job has under way, on all machines.
     """
 
     storage: Storage
@@ -78,6 +79,7 @@ class CaptureTask:
     environment: str
     attempt: int = 1
     urgent: bool = False
+    at_once: int = 1
 
 
 @dataclass(frozen=True)

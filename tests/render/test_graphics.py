@@ -7,6 +7,7 @@ import re
 import subprocess
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from koda_ray.render.mux import join_units
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import CaptureTask, JobContext
 from koda_ray.render.quality import check_video
+from koda_ray.render.rasterizers import choose_rasterizer
 from koda_ray.render.spec import plan_units
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -55,23 +57,28 @@ def has_gpu() -> bool:
     return bool([*DEVICES.glob("dri/renderD*"), *DEVICES.glob("nvidia[0-9]*")])
 
 
-async def test_without_device_files_nothing_is_started(tmp_path: Path) -> None:
-    # such a browser could not be
+@pytest.mark.browser
+async def test_without_device_files_no_gpu_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gpu, "try_gpu")
     for folder in (tmp_path, tmp_path / "not there"):
-        chosen = await choose_graphics(NOWHERE, folder=folder)
+        chosen = await choose_graphics(find_browser().path, folder=folder)
         assert chosen.kind == "software" and chosen.encoder == "libx264" and chosen.devices == ()
         assert chosen.why == f"no {folder}/dri/renderD* and no {folder}/nvidia[0-9]*"
         assert replace(chosen, why="", interposer=Interposer()) == software_graphics()
 
 
-async def test_who_wants_none_gets_none(folder: Path) -> None:
+@pytest.mark.browser
+async def test_who_wants_none_gets_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "dri" / "renderD128").symlink_to("/dev/null")
-    assert (await choose_graphics(NOWHERE, "software", folder=folder)).why == "KODA_RENDER_GRAPHICS=software"
+    monkeypatch.delattr(gpu, "try_gpu")
+    chosen = await choose_graphics(find_browser().path, "software", folder=folder)
+    assert (chosen.kind, chosen.why) == ("software", "KODA_RENDER_GRAPHICS=software")
 
 
+@pytest.mark.browser
 async def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(Missing, match=r"KODA_RENDER_GRAPHICS=gpu .*: no .*/renderD\* and no .*\. Set it to auto"):
-        await choose_graphics(NOWHERE, "gpu", folder=tmp_path)
+        await choose_graphics(find_browser().path, "gpu", folder=tmp_path)
 
 
 def test_what_is_no_device_is_not_taken_for_one(folder: Path) -> None:
@@ -118,8 +125,8 @@ def test_devices_come_into_the_isolation_with_what_drivers_read_and_not_otherwis
 
 @pytest.mark.browser
 async def test_a_device_behind_which_mesa_draws_in_software_is_refused_by_name(folder: Path) -> None:
-    if "--use-angle=gl-egl" not in software_graphics().flags:
-        pytest.skip("Mesa's EGL is not installed")
+    if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
     (folder / "dri" / "renderD128").symlink_to("/dev/null")
     chosen = await choose_graphics(find_browser().path, folder=folder)
     assert replace(chosen, why="", interposer=Interposer()) == software_graphics()
@@ -142,7 +149,8 @@ async def test_a_device_behind_which_mesa_draws_in_software_is_refused_by_name(f
 async def test_a_browser_that_dies_or_hangs_with_a_device_is_refused_with_words(
     folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
-    monkeypatch.setattr(gpu, "_TRY_S", 1.0 if "sleep" in script else 60.0)
+    limit_s = 1.0 if "sleep" in script else 60.0
+    monkeypatch.setattr(gpu, "draw", partial(gpu.draw, timeout_s=limit_s))
     broken = folder / "chromium-headless-shell"
     broken.write_text(f"#!/bin/sh\n{script}\n")
     broken.chmod(0o755)
@@ -153,8 +161,8 @@ async def test_a_browser_that_dies_or_hangs_with_a_device_is_refused_with_words(
 
 @pytest.mark.browser
 async def test_a_browser_that_draws_with_something_else_than_the_first_is_refused() -> None:
-    if "--use-angle=gl-egl" not in software_graphics().flags:
-        pytest.skip("Mesa's EGL is not installed")
+    if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
     one = replace(GPU, flags=gpu._FLAGS + GPU.flags)
     async with await Browser.launch(graphics=one) as browser:
         with pytest.raises(BrowserCrashed, match=r"draws with ANGLE .*llvmpipe.* with NVIDIA") as caught:
@@ -305,7 +313,7 @@ def test_the_fingerprint_tells_gpus_and_encoders_apart_and_not_why_software_was_
     one, two, *rest = (read_environment(None, graphics) for graphics in kinds)
     assert one.fingerprint == two.fingerprint
     assert len({one.fingerprint, *(each.fingerprint for each in rest)}) == 4
-    assert one.graphics.startswith("software (one), ")
+    assert one.graphics.startswith("software: llvmpipe (one), ")
     assert rest[1].graphics.startswith("GPU NVIDIA Corporation, driver 535.183.01, JPEG frames; mp4 with h264_nvenc")
 
 
@@ -335,7 +343,7 @@ async def test_a_job_reports_what_draws_or_ends_at_once(storage: Storage) -> Non
         await render(LocalExecutor(workers=1, graphics="gpu"))
     environment = await render(LocalExecutor(workers=1))
     assert isinstance(environment, dict)
-    assert environment["graphics"].startswith("software (no /dev/dri/renderD* and no /dev/nvidia[0-9]*), ")
+    assert environment["graphics"].startswith("software: llvmpipe (no /dev/dri/renderD* and no /dev/nvidia[0-9]*), ")
 
 
 @pytest.mark.needs("chromium", "bwrap")
@@ -348,6 +356,8 @@ def test_the_doctor_says_what_was_chosen_and_why() -> None:
     none = "no /dev/dri/renderD* and no /dev/nvidia[0-9]*"
     for wish, why in (("auto", none), ("software", "KODA_RENDER_GRAPHICS=software")):
         status, detail = graphics(wish)
-        assert status == "ok" and detail in {f"software ({why}), {frames}" for frames in ("raw frames", "JPEG frames")}
+        assert status == "ok" and detail in {
+            f"software: llvmpipe ({why}), {frames}" for frames in ("raw frames", "JPEG frames")
+        }
     status, detail = graphics("gpu")
     assert status == "missing" and none in detail

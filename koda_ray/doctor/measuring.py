@@ -1,0 +1,39 @@
+"""How fast this machine draws: what can only be said after it was tried."""
+
+from __future__ import annotations
+
+import asyncio
+
+from koda_ray.doctor.finding import Examination, Finding
+from koda_ray.errors import Missing, RenderError
+
+__all__ = ["rasterizers"]
+
+_GROUP = "Drawing WebGL on the processor (1280x720, processor time of a frame)"
+
+
+def rasterizers(examination: Examination) -> list[Finding]:
+    """Have each rasterizer that draws here draw the same scene, and say which is fastest and how to have it."""
+    from koda_ray.render.programs import find_browser
+    from koda_ray.render.rasterizers import Measured, fastest, measure_rasterizers
+
+    try:
+        measured = asyncio.run(measure_rasterizers(find_browser(examination.settings.chromium_path).path))
+    except (Missing, RenderError) as error:
+        return [Finding(_GROUP, "measuring", "warning", error.message, "see above for what is missing")]
+    best = fastest(measured)
+
+    def finding(each: Measured) -> Finding:
+        if each.cpu_ms is None or each.wall_ms is None:
+            return Finding(_GROUP, each.name, "ok", f"not here: {each.why_not}")
+        said = f"{each.cpu_ms:.0f} ms, {each.wall_ms:.0f} ms by the clock; {each.renderer}"
+        return Finding(_GROUP, each.name, "ok", f"{said}{' <- the fastest' if each.name == best else ''}")
+
+    found = [finding(each) for each in measured]
+    asked = examination.settings.render_graphics
+    if best is None:
+        return [*found, Finding(_GROUP, "choice", "warning", "nothing draws WebGL here", "install libgl1-mesa-dri")]
+    if asked in ("gpu", best) or (asked in ("auto", "software") and best == "llvmpipe"):
+        return [*found, Finding(_GROUP, "choice", "ok", f"KODA_RENDER_GRAPHICS={asked} is right here")]
+    remedy = f"set KODA_RENDER_GRAPHICS={best}, alike on all machines that render: it decides pixels"
+    return [*found, Finding(_GROUP, "choice", "warning", f"{best} is faster here than {asked}", remedy)]
