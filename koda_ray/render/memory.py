@@ -23,7 +23,7 @@ from koda_ray.errors import InvalidInput, PageError
 
 __all__ = [
     "MIN_MB",
-    "PAGE_MEMORY",
+    "OUT_OF_MEMORY",
     "MemoryLimit",
     "MemoryWatch",
     "helper_threads",
@@ -32,7 +32,7 @@ __all__ = [
     "usual_browsers",
 ]
 
-PAGE_MEMORY = "PAGE_MEMORY"
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
 """The code of the `PageError` that says that a page used more than its browser may."""
 
 MIN_MB = 256
@@ -167,7 +167,7 @@ class MemoryWatch:
                 break
             left = min(self._cap - held.all, self._private_cap - held.private, self._worker_cap - grown)
             await asyncio.sleep(min(_LONGEST_S, max(_SHORTEST_S, left / _FASTEST_BYTES_S)))
-        self._over(PageError(words, code=PAGE_MEMORY, context={"used_bytes": used, "cap_bytes": cap}))
+        self._over(PageError(words, code=OUT_OF_MEMORY, context={"used_bytes": used, "cap_bytes": cap}))
 
 
 def tree_bytes(pid: int) -> int:

@@ -33,6 +33,9 @@ __all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
 CAPTURE_VERSION = "9"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
+SEEK_FAILED = "SEEK_FAILED"
+"""The code of the `PageError` that says that a frame was never shown."""
+
 _JPEG_QUALITY = 95
 FRAME_TIMEOUT_S = 60.0
 OPEN_TIMEOUT_S = 60.0
@@ -515,6 +518,7 @@ class LoadedPage:
         self._browser.spoilt = True  # what hangs is perhaps its graphics
         return PageError(
             f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
+            code=SEEK_FAILED,
             context={"frame": frame},
         )
 

@@ -11,7 +11,7 @@ import hashlib
 from koda_ray.errors import PageError, PageNotReady
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.memory import PAGE_MEMORY
+from koda_ray.render.memory import OUT_OF_MEMORY
 from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
 from koda_ray.render.protocol import ProbeReport, ProbeTask
 from koda_ray.render.spec import MAX_DURATION_S
@@ -59,7 +59,7 @@ async def probe_page(task: ProbeTask, browser: Browser, bundle: Bundle) -> Probe
         if facts is not None:
             page.problems.add("not_ready", error.message)
     except PageError as error:
-        if error.code == PAGE_MEMORY or not page.problems.all:
+        if error.code == OUT_OF_MEMORY or not page.problems.all:
             page.problems.add("exception", error.message)
     finally:
         await page.close()

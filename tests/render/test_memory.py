@@ -18,7 +18,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit, MemoryWatch, machine_bytes, tree_bytes
+from koda_ray.render.memory import OUT_OF_MEMORY, MemoryLimit, MemoryWatch, machine_bytes, tree_bytes
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
@@ -102,7 +102,7 @@ async def test_what_works_with_a_browser_is_looked_at_too(monkeypatch: pytest.Mo
         async with asyncio.timeout(60):
             error = await said.get()
         await watch.close()
-    assert error.code == PAGE_MEMORY and "may grow by 256 MiB" in error.message
+    assert error.code == OUT_OF_MEMORY and "may grow by 256 MiB" in error.message
     assert int(str(error.context["used_bytes"])) > len(kept) - 44 * MIB
 
 
@@ -183,7 +183,7 @@ async def test_a_page_that_allocates_without_end_is_ended(how: str) -> None:
                 await page.go(frame, 10)
                 await page.picture()
         assert browser.worn
-    assert (caught.value.code, caught.value.retryable) == (PAGE_MEMORY, False)
+    assert (caught.value.code, caught.value.retryable) == (OUT_OF_MEMORY, False)
     used = caught.value.context["used_bytes"]
     assert isinstance(used, int) and used > 400 * MIB
 
@@ -212,7 +212,7 @@ async def test_a_job_whose_page_uses_too_much_ends_at_once(storage: Storage) -> 
         )
         with pytest.raises(PageError, match="may use 400 MiB") as caught:
             await job.run()
-        assert caught.value.code == PAGE_MEMORY
+        assert caught.value.code == OUT_OF_MEMORY
         assert executor.captures <= 2
         report = await executor.probe(ProbeTask(storage=storage, user_id=USER, bundle=bundle))
         assert "may use 400 MiB" in report.problems[-1].message

@@ -239,8 +239,9 @@ async def test_a_frame_that_never_ends_is_named(spoilt: Browser, monkeypatch: py
         "<!doctype html><script>requestAnimationFrame(function f() { for (;;); })</script>",
     )
     await page.wait_ready(60)
-    with pytest.raises(PageError, match=r"frame 0 .*endless loop"):
+    with pytest.raises(PageError, match=r"frame 0 .*endless loop") as caught:
         await page.go(0, 10)
+    assert caught.value.code == "SEEK_FAILED"
 
 
 async def test_a_page_that_leaves_is_brought_to_an_end(browser: Browser) -> None:

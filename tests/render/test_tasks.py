@@ -17,7 +17,7 @@ from koda_ray.render import tasks
 from koda_ray.render.cluster import browsers_here
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.memory import PAGE_MEMORY, MemoryLimit
+from koda_ray.render.memory import OUT_OF_MEMORY, MemoryLimit
 from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots, UnitResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -231,7 +231,7 @@ async def test_a_page_that_uses_too_much_on_ray_ends_with_words_and_not_with_its
     executor = RayExecutor(memory=MemoryLimit(300))
     with pytest.raises(PageError, match="may use 300 MiB") as caught:
         await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER)).run()
-    assert caught.value.code == PAGE_MEMORY
+    assert caught.value.code == OUT_OF_MEMORY
 
 
 @pytest.mark.skipif(any(Path("/dev").glob("dri/renderD*")) or any(Path("/dev").glob("nvidia[0-9]*")), reason="a GPU")
