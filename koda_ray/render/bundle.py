@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 import mimetypes
 import re
 import zipfile
@@ -17,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.state.storage import Storage, bundle_key
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_BUNDLE_BYTES",
     "MAX_FILES",
     "Bundle",
+    "bundle_contents",
     "keep_bundle",
     "load_bundle",
     "read_folder",
@@ -38,6 +40,7 @@ __all__ = [
 MAX_BUNDLE_BYTES = 256 * 1024 * 1024
 MAX_FILES = 4096
 MAX_PATH_BYTES = 512
+_CONTENTS = "contents.json"
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # mimetypes reads the machine's tables, which differ; these decide whether a browser runs a file
@@ -105,9 +108,19 @@ class Bundle:
     def hash(self) -> str:
         """SHA-256 over the sorted paths and the files' own hashes."""
         digest = hashlib.sha256()
-        for path in sorted(self.files):
-            digest.update(f"{path}\0{hashlib.sha256(self.files[path]).hexdigest()}\n".encode())
+        for path, its in sorted(self.digests.items()):
+            digest.update(f"{path}\0{its}\n".encode())
         return digest.hexdigest()
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """Each file's SHA-256, by path."""
+        return {path: hashlib.sha256(data).hexdigest() for path, data in self.files.items()}
+
+    @property
+    def traits(self) -> Mapping[str, str]:
+        """What decides, beside the files that a page reads, which scripts of ours it gets; no file has such names."""
+        return {f"//{name}": str(getattr(self, name)) for name in ("moves", "draws", "sandboxes")}
 
     @cached_property
     def moves(self) -> bool:
@@ -233,7 +246,24 @@ async def keep_bundle(storage: Storage, user_id: str, content_hash: str, bundle:
     try:
         await storage.touch(key)
     except NotFound:
+        contents = await asyncio.to_thread(lambda: json.dumps({**bundle.traits, **bundle.digests}).encode())
+        await storage.put(bundle_key(user_id, content_hash, _CONTENTS), contents)
         await storage.put(key, await asyncio.to_thread(bundle.pack))
+
+
+async def bundle_contents(storage: Storage, user_id: str, content_hash: str) -> Mapping[str, str] | None:
+    """Return each of a stored bundle's files' hash by its path, and its traits; None where nobody wrote that down.
+
+    Raises:
+        StorageError: Storage could not be read.
+    """
+    try:
+        found: object = json.loads(await storage.get(bundle_key(user_id, content_hash, _CONTENTS)))
+    except (NotFound, ValueError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {str(path): str(digest) for path, digest in cast("dict[object, object]", found).items()}
 
 
 async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bundle:

@@ -183,6 +183,7 @@ class _Capture:
                 still=sum(one == two for one, two in itertools.pairwise(hashes)),
                 timings_ms=timings,
                 sought=page.contract,
+                inputs=page.inputs,
                 warnings=page.problems.warnings,
             )
             self._handed_over = encoder

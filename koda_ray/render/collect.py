@@ -14,6 +14,7 @@ from dataclasses import replace
 from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, RenderError
 from koda_ray.render.claims import Claims
+from koda_ray.render.inputs import Siblings
 from koda_ray.render.plan import CostModel, next_units, tasks_at_once
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, Slots, UnitResult
@@ -141,6 +142,16 @@ class UnitCollector:
         found = await read_unit(self._storage, self._user_id, self.key(unit, mode))
         return None if found is None else replace(found, unit=unit)
 
+    def siblings(self, mode: CaptureMode) -> Siblings:
+        """Return the videos that differ from this one in their bundle alone."""
+        return Siblings(
+            storage=self._storage,
+            user_id=self._user_id,
+            spec=self._spec,
+            environment=self._environment.fingerprint,
+            mode=mode,
+        )
+
     async def tell(self, unit: UnitResult) -> None:
         """Tell of a unit, once."""
         if self._on_unit is not None and unit.key not in self._told:
@@ -195,11 +206,15 @@ class _Pass:
 
     async def run(self) -> list[UnitResult]:
         plan = plan_units(self._collector.spec)
+        missing: list[Unit] = []
         for unit, found in zip(plan, await self._look(plan), strict=True):
             if found is None:
-                self._missing.append(unit)
+                missing.append(unit)
             else:
                 await self._found(found)
+        for adopted in await self._collector.siblings(self._mode).adopt(missing):
+            await self._found(adopted)
+        self._missing = [unit for unit in missing if unit.index not in self._done]
         if self._missing:
             async with self._claims:
                 await self._share(plan)

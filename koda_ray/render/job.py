@@ -121,6 +121,7 @@ class RenderJob:
             units = await collector.collect(mode)
         captured_s = time.perf_counter() - started
         units, joined = await self._join(collector, units)
+        await collector.siblings(mode).note()
         await self._meter.stage("uploading", 0.99)
         report = self._report(environment, units, joined, replayed=mode == "replay", found=found)
         report["failures"] = list[JsonValue](collector.failures)
@@ -206,6 +207,7 @@ class RenderJob:
             "unstableUnits": [unit.unit.index for before, unit in itertools.pairwise(units) if breaks(before, unit)],
             "pageWarnings": list(dict.fromkeys(told for unit in units for told in unit.warnings))[:_MAX_WARNINGS],
             "unitsReused": sum(unit.reused for unit in units),
+            "unitsAdopted": sum(unit.adopted for unit in units),
             "units": [
                 {
                     "index": unit.unit.index,

@@ -194,6 +194,11 @@ class LoadedPage:
         """Whether the ready page is sought by its contract; any other is stepped through every frame."""
         return self._contract
 
+    @property
+    def inputs(self) -> dict[str, str] | None:
+        """What the page has asked for of its bundle so far, by hash; None where that is too much to compare."""
+        return self._server.inputs.so_far()
+
     async def wait_ready(self, timeout_s: float) -> PageFacts:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.
 

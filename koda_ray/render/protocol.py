@@ -6,7 +6,7 @@ never appear here; a unit's pictures go from browser to encoder in the worker, a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -97,6 +97,8 @@ class UnitResult:
     ``before_hash`` is of the frame before the first, where the page began with it, to be compared with the neighbour's
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
     before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract;
+    ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
+    bundle's page showed the same;
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 
@@ -111,7 +113,9 @@ class UnitResult:
     attempts: int = 1
     reused: bool = False
     still: int = 0
+    adopted: bool = False
     sought: bool = True
+    inputs: Mapping[str, str] | None = None
     warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 

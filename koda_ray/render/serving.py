@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import ProtocolSession
+from koda_ray.render.inputs import Inputs
 from koda_ray.render.problems import Problems
 
 __all__ = ["ORIGIN", "BundleServer"]
@@ -29,10 +30,14 @@ class BundleServer:
         bundle: What there is.
         problems: Hears of what there is not.
         on_journey: Hears which frame is about to go where in the bundle; elsewhere nobody goes.
+
+    Attributes:
+        inputs: What was asked for so far.
     """
 
     def __init__(self, bundle: Bundle, problems: Problems, on_journey: Callable[[str, str], None]) -> None:
         self._files = bundle.files
+        self.inputs = Inputs(bundle)
         self._problems = problems
         self._on_journey = on_journey
         self._under_way: dict[str, tuple[str, str, str | None]] = {}
@@ -77,6 +82,8 @@ class BundleServer:
         parts = urlsplit(url)
         path = unquote(parts.path).lstrip("/") or "index.html"
         own = f"{parts.scheme}://{parts.netloc}" == ORIGIN
+        if own:
+            self.inputs.asked(path)
         body = self._files.get(path) if own else None
         journey = event.get("resourceType") == "Document"
         if own and journey:

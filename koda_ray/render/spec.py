@@ -37,6 +37,7 @@ __all__ = [
     "frame_rate",
     "grid_hash",
     "plan_units",
+    "recipe_hash",
     "unit_hash",
 ]
 
@@ -381,6 +382,12 @@ def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMo
 def grid_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
     """Return the name of a frame grid: videos of equal grids share their units, whatever their lengths."""
     return _digest({**_decides(spec), "environment": environment, "mode": mode})
+
+
+def recipe_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
+    """Return the name of what decides a frame grid apart from its bundle."""
+    decides = {name: value for name, value in _decides(spec).items() if name != "bundle"}
+    return _digest({**decides, "environment": environment, "mode": mode, "bundle": "any"})
 
 
 def film_hash(spec: RenderSpec, *, environment: str) -> str:

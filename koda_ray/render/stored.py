@@ -18,7 +18,7 @@ from koda_ray.render.spec import Unit
 from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
 from koda_ray.types import now
 
-__all__ = ["TOUCH_AFTER", "needs_replay", "note_replay", "read_unit", "write_unit"]
+__all__ = ["TOUCH_AFTER", "copy_unit", "needs_replay", "note_replay", "read_unit", "write_unit"]
 
 TOUCH_AFTER = timedelta(hours=6)
 """How exactly is known when something was last used: what nobody uses any more is removed after days."""
@@ -51,6 +51,7 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
         data["reused"] = True
+        data["adopted"] = False
         unit = UnitResult(**data)
         stored = await retried(lambda: storage.look(unit_key(user_id, key)))
         if now() - stored.at > TOUCH_AFTER:
@@ -59,6 +60,21 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         return None
     whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None
+
+
+async def copy_unit(storage: Storage, user_id: str, key: str, unit: UnitResult) -> bool:
+    """Give a stored unit a second key, under which it is what ``unit`` says; return whether it was still there.
+
+    Raises:
+        StorageError: It could not be stored.
+    """
+    try:
+        await retried(lambda: storage.copy(unit_key(user_id, key), unit_key(user_id, unit.key)))
+    except NotFound:
+        return False
+    meta = json.dumps(asdict(unit)).encode()
+    await retried(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
+    return True
 
 
 async def note_replay(storage: Storage, user_id: str, bundle: str) -> None:

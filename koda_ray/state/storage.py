@@ -52,6 +52,8 @@ __all__ = [
     "sha256",
     "shared_prefixes",
     "sheet_key",
+    "sibling_key",
+    "siblings_prefix",
     "thumbnail_key",
     "unit_key",
     "unit_meta_key",
@@ -501,6 +503,16 @@ def film_prefix(user_id: str, film_hash: str) -> str:
 def film_key(user_id: str, film_hash: str) -> str:
     """Which job made a video last."""
     return f"{film_prefix(user_id, film_hash)}/made.json"
+
+
+def siblings_prefix(user_id: str, recipe_hash: str) -> str:
+    """Which bundles a video was made of, by what decides it apart from its bundle."""
+    return f"{film_prefix(user_id, recipe_hash)}/bundles"
+
+
+def sibling_key(user_id: str, recipe_hash: str, bundle_hash: str) -> str:
+    """That a video was made of one bundle."""
+    return f"{siblings_prefix(user_id, recipe_hash)}/{_hash(bundle_hash)}"
 
 
 def claim_key(user_id: str, grid_hash: str, job_id: str) -> str:

@@ -8,7 +8,6 @@ import json
 import random
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +20,7 @@ from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, RenderResult
 from koda_ray.render.retry import retried
 from koda_ray.render.spec import RenderSpec
@@ -162,6 +162,7 @@ async def test_a_claim_that_is_being_renewed_when_its_job_ends_is_not_left(
         assert not await storage.list(f"users/{USER}/films")
 
 
+@pytest.mark.browser
 async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,9 +175,9 @@ async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_
 
     monkeypatch.setattr(gpu, "_chosen", {})
     monkeypatch.setattr(gpu, "find_interposer", look)
-    nowhere = Path("/nowhere/chromium-headless-shell")
-    one, two = await asyncio.gather(choose_graphics(nowhere, "software"), choose_graphics(nowhere, "software"))
-    assert one == two == await choose_graphics(nowhere, "software")
+    binary = find_browser().path
+    one, two = await asyncio.gather(choose_graphics(binary, "software"), choose_graphics(binary, "software"))
+    assert one == two == await choose_graphics(binary, "software")
 
 
 async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

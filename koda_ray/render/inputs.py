@@ -1,0 +1,139 @@
+"""What a page read of its bundle, and which other bundles therefore show the same frames.
+
+A page knows of its bundle only what it asked for. So where two bundles agree in all that was asked for until a unit's
+last frame (what was there, and what was not), and in what decides which scripts of ours the page gets, that unit's
+frames are the same: a new soundtrack, or another scene's picture, has nothing captured again. It is the rule by which
+compilers' caches go ("direct mode" of ccache): never a guess.
+
+Beside a bundle lies what is in it, by hash; beside what decides a video apart from its bundle, which bundles it was
+made of. Units are copied to the key that they would have had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from koda_ray.render.bundle import Bundle, bundle_contents
+from koda_ray.render.protocol import UnitResult
+from koda_ray.render.retry import retried
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
+from koda_ray.render.stored import copy_unit, read_unit
+from koda_ray.state.storage import Storage, sibling_key, siblings_prefix
+
+__all__ = ["ABSENT", "MAX_INPUTS", "Inputs", "Siblings"]
+
+ABSENT = ""
+"""Stands for the hash of a file that was asked for and is not in the bundle."""
+MAX_INPUTS = 1000
+"""A page that asks for more names than these is not compared with others."""
+_MAX_SIBLINGS = 3
+_SAMPLES = 3
+_AT_ONCE = 16
+
+
+class Inputs:
+    """What a page has asked for so far.
+
+    Args:
+        bundle: What is there.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._asked: dict[str, str] | None = {}
+
+    def asked(self, path: str) -> None:
+        """Note that a file was asked for, whether it is there or not."""
+        if self._asked is not None and path not in self._asked:
+            self._asked[path] = self._bundle.digests.get(path, ABSENT)
+            if len(self._asked) > MAX_INPUTS:
+                self._asked = None
+
+    def so_far(self) -> dict[str, str] | None:
+        """Return each path with its file's hash, and beside them what the bundle is like; None where it is too much."""
+        return None if self._asked is None else {**self._bundle.traits, **self._asked}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Siblings:
+    """Videos that differ from one in their bundle alone, as far as they were made here.
+
+    Args:
+        storage: Where all lies.
+        user_id: Whose.
+        spec: The video.
+        environment: The fingerprint that it is made with.
+        mode: How units are reached.
+    """
+
+    storage: Storage
+    user_id: str
+    spec: RenderSpec
+    environment: str
+    mode: CaptureMode
+
+    @property
+    def _recipe(self) -> str:
+        return recipe_hash(self.spec, environment=self.environment, mode=self.mode)
+
+    async def note(self) -> None:
+        """Remember that the video was made of its bundle.
+
+        Raises:
+            StorageError: It could not be stored.
+        """
+        key = sibling_key(self.user_id, self._recipe, self.spec.bundle)
+        await retried(lambda: self.storage.put(key, b"{}"))
+
+    async def adopt(self, missing: Sequence[Unit]) -> list[UnitResult]:
+        """Return those of the missing units whose frames another bundle's page has shown; they are stored as ours now.
+
+        Raises:
+            StorageError: Storage failed.
+        """
+        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
+        adopted: dict[int, UnitResult] = {}
+        if not missing or contents is None:
+            return []
+        for bundle in await self._others():
+            left = [unit for unit in missing if unit.index not in adopted]
+            samples = {left[(len(left) - 1) * part // (_SAMPLES - 1)] for part in range(_SAMPLES) if left}
+            for some in (samples, set(left) - samples):
+                taken = await self._adopt_all(sorted(some, key=lambda unit: unit.index), bundle, contents)
+                adopted |= {unit.unit.index: unit for unit in taken}
+                if not taken:  # where none of the samples fits, hardly another will
+                    break
+        return list(adopted.values())
+
+    async def _adopt_all(self, units: Sequence[Unit], bundle: str, contents: Mapping[str, str]) -> list[UnitResult]:
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def adopt(unit: Unit) -> UnitResult | None:
+            async with at_once:
+                return await self._adopt(unit, bundle, contents)
+
+        return [unit for unit in await asyncio.gather(*map(adopt, units)) if unit is not None]
+
+    async def _adopt(self, unit: Unit, bundle: str, contents: Mapping[str, str]) -> UnitResult | None:
+        theirs = self._key(unit, bundle)
+        found = await read_unit(self.storage, self.user_id, theirs)
+        if found is None or found.inputs is None:
+            return None
+        if any(contents.get(name, ABSENT) != digest for name, digest in found.inputs.items()):
+            return None
+        ours = replace(found, unit=unit, key=self._key(unit, self.spec.bundle), adopted=True)
+        return ours if await copy_unit(self.storage, self.user_id, theirs, ours) else None
+
+    def _key(self, unit: Unit, bundle: str) -> str:
+        how = self.mode if unit.start else "seek"
+        return unit_hash(replace(self.spec, bundle=bundle), unit, environment=self.environment, mode=how)
+
+    async def _others(self) -> list[str]:
+        """Return the bundles that the video was made of, the latest first."""
+        prefix = siblings_prefix(self.user_id, self._recipe)
+        found = await retried(lambda: self.storage.look_below(prefix))
+        latest = sorted(found, key=lambda each: each.at, reverse=True)
+        bundles = [each.key.rpartition("/")[2] for each in latest]
+        return [bundle for bundle in bundles if bundle != self.spec.bundle][:_MAX_SIBLINGS]

@@ -1,0 +1,171 @@
+"""Units that another bundle's page showed: taken over where nothing that it asked for differs, never otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koda_ray.render.bundle import Bundle, bundle_contents, store_bundle
+from koda_ray.render.inputs import ABSENT, MAX_INPUTS, Inputs, Siblings
+from koda_ray.render.job import RenderJob
+from koda_ray.render.local import LocalExecutor
+from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
+from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
+from koda_ray.render.stored import write_unit
+from koda_ray.state.storage import Storage, bundle_key, unit_key
+from tests.render.conftest import USER, put_page, small
+from tests.render.test_audio import click, wav
+
+PAGE = """<!doctype html>
+<style>body { margin: 0; background: #123 } i { position: absolute; width: 8px; height: 8px }</style>
+<i></i><script type="module">
+import { colour } from "./colour.js";
+const dot = document.querySelector("i");
+const extra = await fetch("extra.json").then((answer) => answer.ok ? answer.json() : {});
+let late;
+window.__koda = { version: 1, mode: "export", duration: 3, fps: 10, size: { width: 64, height: 36 },
+  ready: Promise.resolve(),
+  seek: async (seconds) => {
+    if (seconds >= 2 && !late) late = await fetch("late.json").then((answer) => answer.json());
+    dot.style.background = late ? late.colour : extra.colour ?? colour;
+    dot.style.left = seconds * 10 + "px";
+  } };
+</script>"""
+FILES = {
+    "index.html": PAGE.encode(),
+    "colour.js": b'export const colour = "#f00";',
+    "late.json": b'{"colour": "#0f0"}',
+    "music.wav": wav(click(100)),
+    "notes.txt": b"asked for by nobody",
+}
+
+
+async def made(storage: Storage, files: Mapping[str, bytes], job_id: str, **fields: Any) -> RenderResult:
+    bundle = await put_page(storage, Bundle(dict(files)))
+    spec = small(bundle, **{"duration_s": 3.0, **fields})
+    async with LocalExecutor(workers=1) as executor:
+        return await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER)).run()
+
+
+def adopted(result: RenderResult) -> tuple[object, object]:
+    return result.report["unitsAdopted"], result.report["unitsReused"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("change", "taken"),
+    [
+        ({"music.wav": wav(click(7_000))}, 3),
+        ({"notes.txt": b"other", "more.txt": b"asked for by nobody"}, 3),
+        ({"late.json": b'{"colour": "#00f"}'}, 2),  # the last second alone reads it
+        ({"colour.js": b'export const colour = "#ff0";'}, 0),
+        ({"extra.json": b'{"colour": "#fff"}'}, 0),  # it was asked for, and was not there
+        ({"index.html": PAGE.encode() + b"<!-- -->"}, 0),
+        (
+            {"pictures.css": b"i { background: url(data:image/gif;base64,x) }"},
+            0,
+        ),  # another script
+    ],
+)
+async def test_what_nobody_asked_for_changes_no_frame(storage: Storage, change: dict[str, bytes], taken: int) -> None:
+    first = await made(storage, FILES, "job_1")
+    assert adopted(first) == (0, 0)
+    changed = FILES | change
+    second = await made(storage, changed, "job_2")
+    assert adopted(second) == (taken, taken)
+    elsewhere = Storage(str(storage.local_path("x") or "").removesuffix("/x") + "-fresh")
+    assert second.frame_hash == (await made(elsewhere, changed, "job_3")).frame_hash
+    # they are its own now: the other's may go, and a third film of the same bundle finds them under their keys
+    for unit in cast("list[dict[str, str]]", first.report["units"]):
+        await storage.delete(unit_key(USER, unit["key"]))
+    assert adopted(await made(storage, changed, "job_4", duration_s=2.0)) == (0, 2)
+
+
+@pytest.mark.browser
+async def test_a_new_soundtrack_has_nothing_captured_again(storage: Storage) -> None:
+    sound = (AudioTrack(path="music.wav"),)
+    first = await made(storage, FILES, "job_1", audio=sound)
+    second = await made(storage, FILES | {"music.wav": wav(click(9_000))}, "job_2", audio=sound)
+    assert adopted(first) == (0, 0) and adopted(second) == (3, 3)
+    assert first.frame_hash == second.frame_hash and first.report["sha256"] != second.report["sha256"]
+
+
+# --- the rule -----------------------------------------------------------------------------------------------------
+
+NAMES = ("index.html", "a.js", "b.json", "c.png", "d.txt")
+BUNDLES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((b"1", b"2")), min_size=1)
+
+
+async def shown(storage: Storage, spec: RenderSpec, bundle: Bundle, asked: list[str]) -> None:
+    """Store a film's units as a page stores them that asks for some files, whatever it finds."""
+    inputs = Inputs(bundle)
+    for name in asked:
+        inputs.asked(name)
+    for unit in plan_units(spec):
+        key = unit_hash(spec, unit, environment="e", mode="seek")
+        told = UnitResult(
+            unit=unit, key=key, mode="seek", frame_hashes=("0" * 32,) * unit.frame_count, before_hash=None,
+            sha256="0" * 64, size_bytes=4, worker="w", inputs=inputs.so_far(),
+        )  # fmt: skip
+        await write_unit(storage, USER, told, b"unit")
+    await siblings(storage, spec).note()
+
+
+def siblings(storage: Storage, spec: RenderSpec) -> Siblings:
+    return Siblings(storage=storage, user_id=USER, spec=spec, environment="e", mode="seek")
+
+
+@given(one=BUNDLES, other=BUNDLES, asked=st.lists(st.sampled_from((*NAMES, "none.css")), unique=True))
+async def test_a_unit_is_taken_over_exactly_where_all_that_was_asked_for_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, one: dict[str, bytes], other: dict[str, bytes], asked: list[str]
+) -> None:
+    storage = Storage(str(tmp_path_factory.mktemp("s")))
+    specs = [small(await store_bundle(storage, USER, Bundle(files)), duration_s=5.0) for files in (one, other)]
+    await shown(storage, specs[0], Bundle(one), asked)
+    taken = await siblings(storage, specs[1]).adopt(plan_units(specs[1]))
+    same = all(one.get(name) == other.get(name) for name in asked)
+    alike = Bundle(one).traits == Bundle(other).traits
+    assert len(taken) == (5 if same and alike and one != other else 0)
+    for unit in taken:
+        assert unit.adopted and unit.key == unit_hash(specs[1], unit.unit, environment="e", mode="seek")
+        assert await storage.get(unit_key(USER, unit.key)) == b"unit"
+
+
+async def test_other_sizes_environments_and_users_share_nothing(storage: Storage) -> None:
+    one, other = Bundle({"index.html": b"1"}), Bundle({"index.html": b"1", "x": b"2"})
+    spec = small(await store_bundle(storage, USER, one))
+    await shown(storage, spec, one, ["index.html"])
+    mine = replace(spec, bundle=await store_bundle(storage, USER, other))
+    await store_bundle(storage, "bob", other)
+    units = plan_units(mine)
+    assert await siblings(storage, mine).adopt([]) == []
+    assert await siblings(storage, replace(mine, width=128)).adopt(units) == []
+    assert await replace(siblings(storage, mine), environment="f").adopt(units) == []
+    assert await replace(siblings(storage, mine), mode="replay").adopt(units) == []
+    assert await replace(siblings(storage, mine), user_id="bob").adopt(units) == []
+    assert len(await siblings(storage, mine).adopt(units)) == len(units)
+
+
+async def test_a_bundle_whose_contents_nobody_wrote_down_is_compared_with_none(storage: Storage) -> None:
+    bundle = Bundle({"index.html": b"1"})
+    content_hash = await store_bundle(storage, USER, bundle)
+    assert await bundle_contents(storage, USER, content_hash) == {**bundle.traits, **bundle.digests}
+    await storage.put(bundle_key(USER, content_hash, "contents.json"), b"[")
+    assert await bundle_contents(storage, USER, content_hash) is None
+    assert await siblings(storage, small(content_hash)).adopt(plan_units(small(content_hash))) == []
+
+
+def test_a_page_that_asks_without_end_is_compared_with_none() -> None:
+    inputs = Inputs(Bundle({"index.html": b"1"}))
+    for number in range(MAX_INPUTS):
+        inputs.asked(f"{number}.js")
+    found = inputs.so_far()
+    assert found is not None and found["7.js"] == ABSENT and len(found) == MAX_INPUTS + 3
+    inputs.asked("one more")
+    inputs.asked("index.html")
+    assert inputs.so_far() is None
