@@ -2,7 +2,8 @@
 
     python -m benchmarks.main_job [--quick] --json FILE
 
-A server of its own, over HTTP, with the offline director. Figures: ``preview_s`` (prompt to preview ready), ``total_s``
+A server of its own, over HTTP, with the offline director. Figures: ``preview_s`` (prompt to preview ready),
+``plan_to_preview_s`` (of that, from the moment when the plan was accepted), ``total_s``
 (prompt to the verified final video), ``state_read_ms`` (median GET of a session's state; ``state_read_busy_ms`` while a
 render uses both cores), ``recover_s`` (SIGKILL of the session's process in the middle of a tool to the next durable
 event of another one), ``session_actor_mb`` (memory that is the session process's own) and ``activation_s`` (a command
@@ -69,9 +70,11 @@ async def main_job(client: KodaClient, server: Server, *, quick: bool) -> tuple[
     begun = time.monotonic()
     session_id = (await client.create(PROMPT, options=options, render=render)).session_id
     await until(client, session_id, lambda s: s.phase == "plan" and s.owes is None, limit_s=60)
+    accepted = time.monotonic()
     await client.accept(session_id)
     await until(client, session_id, lambda s: s.phase == "preview", limit_s=240)
     figures["preview_s"] = time.monotonic() - begun
+    figures["plan_to_preview_s"] = time.monotonic() - accepted
     idle = await read_times(client, session_id)
     figures["session_actor_mb"] = psutil.Process(await server.session_pid(session_id)).memory_full_info().uss / 2**20
     await client.accept(session_id)

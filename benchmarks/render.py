@@ -11,7 +11,10 @@ themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
   ours, ``fast``, which is what we do unasked, and ``draft``, those count whose picture is no worse than the peer's
+- ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one
 - ``ssim``: of ours and each peer's video with pictures taken without loss
+
+(all of 1080p60; with ``_360p`` behind it, of 640x360 at 15 frames a second)
 
 and ``preview_5s_cold_s`` (75 frames of the template's film, from the start of a process), ``final_1080p60_5s_s``,
 ``schedule_ms_per_chunk`` and ``coordinator_peak_mb`` (`benchmarks.scheduling`). ``--quick`` takes three short scenes at
@@ -111,6 +114,12 @@ class SceneRuns:
         """The best peer's wall a frame, from its first one to the file, over ours."""
         ours = {OUR: [run.to_file_ms for run in self.ours], DRAFT: [run.to_file_ms for run in self.drafts]}
         return self._over_best({name: [run.wall_ms for run in runs] for name, runs in self.peers.items()}, ours)
+
+    @property
+    def alone_speedup(self) -> float | None:
+        """The best peer's wall a frame with one worker, from its first one to the file, over ours."""
+        peers = {name: [run.wall_ms] for name, run in self.peers_alone.items()}
+        return self._over_best(peers, {OUR: [run.to_file_ms for run in self.alone]})
 
     @property
     def cold_speedup(self) -> float | None:
@@ -296,8 +305,16 @@ def _print(measured: Sequence[SceneRuns]) -> None:
 
 
 def _figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, object]:
-    """Return the figures that are promised, of the first shape's scenes."""
-    main = {one.scene: one for one in measured if one.shape.name == first.name and one.scene in SCENES}
+    """Return the figures that are promised: of the first shape's scenes, and with another ending of the small one's."""
+    figures: dict[str, object] = {}
+    for shape, ending in ((first, ""), (FULL[1], "_360p")):
+        main = {one.scene: one for one in measured if one.shape.name == shape.name and one.scene in SCENES}
+        if main:
+            figures |= {f"{key}{ending}": value for key, value in _figures_of(main).items()}
+    return figures
+
+
+def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
     figures: dict[str, object] = {
         "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
         "wall_over_half_floor": {name: round(one.wall_over_half_floor, 3) for name, one in main.items()},
@@ -306,6 +323,7 @@ def _figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, obj
     for key, ratios in (
         ("speedup_over_best_peer", {name: one.speedup for name, one in main.items()}),
         ("cold_speedup_over_best_peer", {name: one.cold_speedup for name, one in main.items()}),
+        ("alone_over_best_peer", {name: one.alone_speedup for name, one in main.items()}),
     ):
         known = {name: round(ratio, 3) for name, ratio in ratios.items() if ratio is not None}
         if known:

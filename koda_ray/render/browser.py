@@ -24,7 +24,6 @@ from koda_ray.render.cdp import BrowserConnection, ProtocolSession
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
-    BROWSER,
     WorkFolder,
     browser_command,
     call_filter,
@@ -302,7 +301,7 @@ class Browser:
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation, binary.path)
         await asyncio.to_thread(sweep_dead_folders)
-        folder = WorkFolder(BROWSER)
+        folder = WorkFolder("browser")
         frames: FrameMemory | None = None
         try:
             profile = folder.writable_by_browser("profile", binary.path)

@@ -24,7 +24,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.encode import Encoder, unit_encoder
 from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
-from koda_ray.render.isolation import WorkFolder
+from koda_ray.render.isolation import CAPTURE, WorkFolder
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.plan import run_of
@@ -99,7 +99,7 @@ class _Capture:
 
     async def run(self) -> None:
         task, spec = self._task, self._task.spec
-        folder = WorkFolder("units")
+        folder = WorkFolder(CAPTURE)
         run: int | None = None
         try:
             if spec.audio and task.units[0].index == 0:  # said before the pictures are made, not after

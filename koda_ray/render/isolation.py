@@ -26,11 +26,11 @@ from koda_ray.render.programs import find_program
 from koda_ray.seccomp_file import filter_fd
 
 __all__ = [
-    "BROWSER",
+    "CAPTURE",
     "WorkFolder",
     "browser_command",
-    "browsers_at_work",
     "call_filter",
+    "captures_at_work",
     "check_isolation",
     "nested_sandbox_works",
     "own_folder",
@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 NOBODY = 65534
-BROWSER = "browser"
-"""What a folder is for that a browser works in."""
+CAPTURE = "units"
+"""What a folder is for that a capture works in."""
 _ROOT = "koda-render"
 _READ_ONLY = (
     "/usr",
@@ -312,14 +312,14 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def browsers_at_work() -> int:
-    """Count the browsers of this user that run on this machine, whichever process has them."""
+def captures_at_work() -> int:
+    """Count the captures of this user that are under way on this machine, whichever process has them."""
     root = _root()
     found = 0
     for folder in root.iterdir() if root.is_dir() else ():
         host, pid, started, purpose = (*folder.name.split("-"), "", "", "", "")[:4]
         running = pid.isdecimal() and _start_time(int(pid)) == started
-        found += running and (host, purpose) == (_host(), BROWSER)
+        found += running and (host, purpose) == (_host(), CAPTURE)
     return found
 
 

@@ -17,7 +17,7 @@ from koda_ray.render.capture import capture_units
 from koda_ray.render.environment import read_environment
 from koda_ray.render.gpu import choose_graphics, confirm_graphics
 from koda_ray.render.graphics import Graphics, GraphicsChoice
-from koda_ray.render.isolation import browsers_at_work
+from koda_ray.render.isolation import captures_at_work
 from koda_ray.render.join import join_video
 from koda_ray.render.memory import MemoryLimit, helper_threads, usual_browsers
 from koda_ray.render.probe import probe_page
@@ -146,7 +146,7 @@ class LocalExecutor:
 
     async def _launch(self) -> Browser:
         graphics = await self._graphics()
-        others = await asyncio.to_thread(browsers_at_work)
+        others = await asyncio.to_thread(captures_at_work)
         browser = await Browser.launch(
             chromium_path=self._chromium_path,
             memory=self._memory,

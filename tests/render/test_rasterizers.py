@@ -21,7 +21,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.environment import read_environment
 from koda_ray.render.graphics import RASTERIZERS, RasterizerName, software_graphics
-from koda_ray.render.isolation import browsers_at_work
+from koda_ray.render.isolation import CAPTURE, WorkFolder, captures_at_work
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import helper_threads
 from koda_ray.render.page import LoadedPage, PageSetup
@@ -186,14 +186,13 @@ async def test_whoever_works_alone_has_helpers_and_beside_others_none(monkeypatc
     if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
         pytest.skip("Mesa draws nothing here")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert browsers_at_work() == 0
+    assert captures_at_work() == 0
     for options, others, helpers in (({}, 0, 2), ({"at_once": 2}, 0, 0), ({}, 1, 0)):
         async with LocalExecutor(workers=1, **options) as executor:
-            beside = [await Browser.launch() for _ in range(others)]
+            beside = [WorkFolder(CAPTURE) for _ in range(others)]
+            assert captures_at_work() == others
             async with executor.browser() as browser:
-                assert browsers_at_work() == others + 1
                 await picture(browser, 0)
                 assert llvmpipe_threads(browser.pid) == helpers
             for each in beside:
-                await each.close()
-    assert browsers_at_work() == 0
+                each.close()
