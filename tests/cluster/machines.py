@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import boto3
 import ray
 from moto.server import ThreadedMotoServer
 
+from koda_ray.config import REPO_ROOT
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 
 HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
@@ -28,6 +30,17 @@ RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"-
 
 def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
+
+
+def emptied(place: str) -> str:
+    """Say, in shell, how a folder becomes empty and our own, but for this repository and its Python below it."""
+    ours = [path for path in (REPO_ROOT, Path(sys.prefix), Path(sys.base_prefix)) if path.is_relative_to(place)]
+    ours = [path for path in ours if not any(path.is_relative_to(above) for above in ours if above != path)]
+    lines = [f"exec {number}<{shlex.quote(str(path))}" for number, path in enumerate(ours, 3)]
+    lines.append(f"mount -t tmpfs tmpfs {place}")
+    for number, path in enumerate(ours, 3):
+        lines += [f"mkdir -p {shlex.quote(str(path))}", f"mount --bind /proc/self/fd/{number} {shlex.quote(str(path))}"]
+    return "\n".join(lines)
 
 
 class CutMachine:
@@ -60,7 +73,7 @@ class CutMachine:
         # it would take the nodes that it sees among the processes for its own and not start again, and their files for
         # what nobody uses
         alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
-        alone += ["sh", "-c", 'mount -t tmpfs tmpfs /tmp && exec "$@"', "head"]
+        alone += ["sh", "-ec", f'{emptied("/tmp")}\nexec "$@"', "head"]
         return cls(0, {**env, **keeps}, [*alone, *RAY_START, *options])
 
     @classmethod
@@ -127,7 +140,7 @@ def start(command: list[str], env: dict[str, str], name: str) -> subprocess.Pope
 def network() -> None:
     """Make the bridge; name spaces of networks, and all files, go with this process."""
     for place in ("/tmp", "/run"):
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+        subprocess.run(["sh", "-ec", emptied(place)], check=True)
     os.chmod("/tmp", 0o1777)
     for words in ("set lo up", "add bridge type bridge", "set bridge up"):
         _ip(f"link {words}")
