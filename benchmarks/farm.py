@@ -2,7 +2,9 @@
 
 A job here does what `koda_ray.render.collect` does: it asks `tasks_at_once` and `next_units` of `koda_ray.render.plan`,
 and learns what frames cost as they come. What is drawn is time alone: a page's start, a unit's capture, what lies
-between, joining. Tasks wait at Ray in one queue; who hands them out, and who coordinates, is one at a time.
+between, joining. Tasks wait at Ray in one queue; who hands them out, who coordinates, and the database, does one thing
+at a time. A unit whose machine is taken away waits for the next one, which is longer than it does: another browser
+takes it at once, and that one is missing.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ class Durations:
         between: A task's time that is neither: its way to the worker and back, its browser's start, storing.
         before: A job's beginning, until its first task is asked for.
         join: Joining and checking a video, and that for each of its units.
-        coordinate: What a coordinator does for a unit.
+        coordinate: What a coordinator does for a unit, one after the other.
+        commit: What the database does for a unit, one after the other, whoever asks.
         dispatch: What Ray does for a task, one after the other.
         lost_per_hour: How often an hour a browser's machine is taken away.
+        away: Until there is another machine for it.
     """
 
     frame: Sequence[float]
@@ -42,9 +46,11 @@ class Durations:
     between: Sequence[float]
     before: Sequence[float]
     join: tuple[float, float]
-    coordinate: float = 0.003
+    coordinate: float = 0.0
+    commit: float = 0.0
     dispatch: float = 1 / 569
     lost_per_hour: float = 0.0
+    away: float = 0.0
 
 
 @dataclass
@@ -75,6 +81,7 @@ class Farm:
         self._draw = random.Random(seed)
         self._slots: Any = simpy.Resource(self.clock, browsers)
         self._head: Any = simpy.Resource(self.clock, 1)
+        self._database: Any = simpy.Resource(self.clock, 1)
         processes = coordinators_for(room_for(browsers, None))
         self._coordinators: list[Any] = [simpy.Resource(self.clock, 1) for _ in range(processes)]
 
@@ -145,8 +152,8 @@ class Farm:
                     self.tally.page += page
                 frames = unit.frame_count
                 seconds = frames * self._draw.choice(self._measured.frame)
-                if self._draw.random() < seconds / 3600 * self._measured.lost_per_hour:  # and another begins it anew
-                    again = self._draw.random() * seconds + page + between
+                if self._draw.random() < seconds / 3600 * self._measured.lost_per_hour:  # and it is begun anew
+                    again = self._draw.random() * seconds + self._measured.away + page + between
                     yield self.clock.timeout(again)
                     self.tally.lost += again
                 yield self.clock.timeout(seconds)
@@ -154,6 +161,7 @@ class Farm:
                 done.append((frames, seconds))
         for _ in units:
             yield from self._serve(coordinator, self._measured.coordinate)
+            yield from self._serve(self._database, self._measured.commit)
         return done
 
     def _serve(self, who: Any, seconds: float) -> Generator[Any]:
