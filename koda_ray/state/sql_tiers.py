@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, cast
 
-from sqlalchemy import Connection, func, or_, select, text, update
+from sqlalchemy import Connection, func, literal, or_, select, text, update
 
 from koda_ray.errors import Fenced, KodaError
 from koda_ray.state import schema
@@ -18,8 +18,10 @@ from koda_ray.state.rows import record, session
 from koda_ray.state.tiers import LockRecord, StoreHealth, StoreMetrics, TimeWindow
 from koda_ray.types import now
 
-__all__ = ["SqlTiers"]
+__all__ = ["COUNTED", "SqlTiers"]
 
+COUNTED = 10_000
+"""So many rows of a table are counted; what more there are is estimated: whoever looks is not to wait for a count."""
 _HEALTH_S = 5.0
 _L = schema.locks.c
 _S = schema.sessions.c
@@ -63,14 +65,10 @@ class SqlTiers:
         return StoreHealth(ok=not detail, backend=backend, schema=schema_version, latency_ms=took, detail=detail)
 
     async def metrics(self) -> StoreMetrics:
-        """Count rows and bytes, beside what this process has asked."""
+        """Count rows and bytes, beside what this process has asked; of large tables it is estimated."""
 
         def work(connection: Connection) -> tuple[dict[str, int], int]:
-            rows = {
-                table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
-                for table in schema.metadata.sorted_tables
-            }
-            return rows, _size(connection, self._database)
+            return _rows(connection, self._database), _size(connection, self._database)
 
         rows, size_bytes = await self._database.read(work)
         return self._database.meter.metrics(self._database.url.get_backend_name(), rows, size_bytes)
@@ -100,6 +98,25 @@ class SqlTiers:
         """Give a lock up."""
         statement = update(schema.locks).where(_L.name == lock.name, _L.epoch == lock.epoch).values(lease_until=None)
         await self._database.write(lambda connection: connection.execute(statement))
+
+
+def _rows(connection: Connection, database: Database) -> dict[str, int]:
+    """Count each table's rows, in one query; those beyond `COUNTED` are what the database takes them for."""
+    tables = schema.metadata.sorted_tables
+    some = (select(literal(1).label("one")).select_from(table).limit(COUNTED + 1).subquery() for table in tables)
+    counts = [select(func.count()).select_from(few).scalar_subquery() for few in some]
+    found = zip(tables, connection.execute(select(*counts)).one(), strict=True)
+    counted = {table.name: int(count) for table, count in found}
+    large = [name for name, count in counted.items() if count > COUNTED]
+    return counted | {name: max(COUNTED, _estimated(connection, name, database)) for name in large}
+
+
+def _estimated(connection: Connection, table: str, database: Database) -> int:
+    """Say how many rows a table has, at the cost of one: as of its last analysis, or with what was deleted since."""
+    if database.is_sqlite:
+        return int(connection.exec_driver_sql(f'SELECT max(rowid) - min(rowid) + 1 FROM "{table}"').scalar_one())
+    known = text("SELECT reltuples FROM pg_class WHERE oid = to_regclass(:name)")
+    return int(connection.execute(known, {"name": table}).scalar_one())
 
 
 def _size(connection: Connection, database: Database) -> int:

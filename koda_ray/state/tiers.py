@@ -40,7 +40,8 @@ class StoreMetrics:
     """What this process has asked of a store since it was opened, and how large that is.
 
     Times are means over all calls, waiting included. ``failures`` are calls that the store could not do; a refusal
-    (a fence, an unknown id) is an answer. ``size_bytes`` is None where it cannot be told.
+    (a fence, an unknown id) is an answer. ``rows`` of a table with more than ten thousand may be an estimate.
+    ``size_bytes`` is None where it cannot be told.
     """
 
     backend: str
@@ -86,7 +87,7 @@ class OperatedStore(Protocol):
         ...
 
     async def metrics(self) -> StoreMetrics:
-        """Count. Reads every table: for a person or a scrape, not for a request."""
+        """Count, and estimate what takes long to count: for a person or a scrape, not for a request."""
         ...
 
     async def take_lock(self, name: str, *, holder: str, lease_until: datetime) -> LockRecord | None:

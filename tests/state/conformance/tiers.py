@@ -11,6 +11,7 @@ import pytest
 
 from koda_ray.budgets import Amounts
 from koda_ray.errors import Fenced, Unavailable
+from koda_ray.state import sql_tiers
 from koda_ray.state.census import Census
 from koda_ray.state.charges import Bound, Settle
 from koda_ray.state.locks import locked
@@ -82,6 +83,15 @@ class TierConformance:
         assert after.failures == 0 and after.slowest_write_ms >= after.write_ms > 0
         assert after.size_bytes is not None and after.size_bytes > 1000
         assert after.rows.keys() == before.rows.keys() >= {"messages", "jobs", "locks"}
+
+    async def test_who_looks_at_figures_does_not_wait_for_a_count_of_everything(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mine = await active_session(store)
+        await store.commit(mine.id, 1, Batch(events=[say(str(number)) for number in range(20)]))
+        monkeypatch.setattr(sql_tiers, "COUNTED", 5)
+        rows = (await store.metrics()).rows
+        assert rows["sessions"] == 1 and 5 <= rows["events"] <= 30
 
     async def test_a_closed_store_says_that_it_is_not_well(self, store: Store) -> None:
         assert (await store.health()).ok
