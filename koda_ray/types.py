@@ -7,14 +7,15 @@ frozen: a new state is a copy, never an edit, so that a state can be compared, l
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+
+from koda_ray.clock import CLOCK
 
 __all__ = [
     "MAX_DURATION_S",
@@ -84,15 +85,15 @@ def new_id(prefix: IdPrefix) -> str:
     """
     global _last_stamp
     # Threads that race here may draw the same stamp: ids of one moment, which nobody can tell apart.
-    _last_stamp = stamp = max((time.time_ns() << 12) // 1_000_000, _last_stamp + 1)
+    _last_stamp = stamp = max((CLOCK.time_ns() << 12) // 1_000_000, _last_stamp + 1)
     value = (stamp >> 12) << 80 | 0x7 << 76 | (stamp & 0xFFF) << 64
     value |= 0x2 << 62 | int.from_bytes(os.urandom(8), "big") >> 2
     return f"{prefix}_{uuid.UUID(int=value).hex}"
 
 
 def now() -> datetime:
-    """Return the current time, aware, in UTC."""
-    return datetime.now(UTC)
+    """Return the current time, aware, in UTC; on several machines the same (`koda_ray.clock`)."""
+    return CLOCK.now()
 
 
 class Model(BaseModel):

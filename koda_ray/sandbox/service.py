@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from koda_ray.errors import Missing
 from koda_ray.sandbox.base import KeepsWarm, SandboxInfo, SandboxProvider
 from koda_ray.sandbox.record import created_at_s
+from koda_ray.types import now
 
 if TYPE_CHECKING:
     from koda_ray.config import Settings
@@ -189,7 +189,7 @@ class SandboxService:
         """
         gone: list[str] = []
         for info in await self.provider.list() if found is None else found:
-            young = time.time() - created_at_s(info.id) < REAP_GRACE_S
+            young = now().timestamp() - created_at_s(info.id) < REAP_GRACE_S
             needed = info.id in live_ids or info.provider_id in live_provider_ids
             if needed or ((young or info.warm) and info.owner_alive):
                 continue

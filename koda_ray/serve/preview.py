@@ -61,6 +61,7 @@ from koda_ray.serve.stalls import BodyDeadline
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unread import ReadingDeadline
 from koda_ray.state.store import Store
+from koda_ray.types import now
 
 __all__ = ["create_preview_app", "reaching"]
 
@@ -295,7 +296,7 @@ async def _hold(proxy: _Proxy, websocket: WebSocket) -> None:
     try:
         grant = proxy.signer.check(websocket.path_params["token"])
         with proxy.showing.held(websocket.path_params["shown"], grant, peer=_peer(proxy, websocket)):
-            async with asyncio.timeout(max(0.0, grant.expires_at.timestamp() - time.time())):
+            async with asyncio.timeout(max(0.0, (grant.expires_at - now()).total_seconds())):
                 while (await websocket.receive())["type"] != "websocket.disconnect":
                     pass  # it has nothing to say
         return
@@ -488,7 +489,7 @@ async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     except KodaError as error:
         await websocket.close(4000 + error.status, error.code)
         return
-    left_s = grant.expires_at.timestamp() - time.time()
+    left_s = (grant.expires_at - now()).total_seconds()
     tasks: list[asyncio.Task[None]] = []
     try:
         await websocket.accept(server.subprotocol)

@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from koda_ray.serve.signing import Forbidden, Grant
+from koda_ray.types import now
 
 __all__ = ["GRACE_S", "REFUSED", "Showing", "around"]
 
@@ -100,7 +101,7 @@ class Showing:
             Forbidden: Nobody looks there any more, or from elsewhere, or what was granted is over.
         """
         found = self._shown.get(address)
-        if found is None or peer not in found.peers or found.grant.expires_at.timestamp() <= time.time():
+        if found is None or peer not in found.peers or found.grant.expires_at <= now():
             raise Forbidden("nobody looks at this preview any more; open its own address again", code="NOT_SHOWN")
         return found.grant
 

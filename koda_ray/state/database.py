@@ -24,6 +24,7 @@ from sqlalchemy.dialects import registry, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
 
+from koda_ray.clock import CLOCK
 from koda_ray.errors import Missing, StorageError
 from koda_ray.state.creation import create, stamp_of
 from koda_ray.state.meter import Meter
@@ -46,6 +47,11 @@ _WAL_LIMIT_BYTES = 64 << 20
 _CACHE_KB = 256
 """Pages that a connection keeps: its own 2 MB would be forgotten with the next commit of another process anyhow."""
 _LIBSQL = "sqlite+libsql"
+_TIME = {
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+}
+"""What asks a server for its time, in seconds since 1970."""
 _PACKAGES = {"psycopg": "psycopg[binary]"}
 
 
@@ -72,6 +78,7 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._connections = connections
         self._is_remote = self.url.drivername == _LIBSQL
+        self._has_clock = self._is_remote or not self.is_sqlite  # a file is on this machine
         self._engine: Engine | None = None
         self._writer: Engine | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -180,11 +187,17 @@ class Database:
     def _work(self, engine: Engine, work: Callable[[Connection], T], turn: threading.Lock | nullcontext[None]) -> T:
         try:
             with turn, engine.connect() as connection, connection.begin():
+                if self._has_clock and CLOCK.is_due:
+                    self._hear_clock(connection)
                 return work(connection)
         except (IntegrityError, ProgrammingError):
             raise  # a mistake of ours, not the database's state
         except DBAPIError as error:
             raise self._failed(error) from error
+
+    def _hear_clock(self, connection: Connection) -> None:
+        asked = _TIME[connection.dialect.name]
+        CLOCK.hear(lambda: float(connection.exec_driver_sql(asked).scalar_one()))
 
     def _failed(self, error: DBAPIError) -> StorageError:
         why = str(error.orig)
@@ -213,6 +226,9 @@ class Database:
         engine, writer = self._engines()
         try:
             self._migrate(engine, writer)
+            if self._has_clock:  # before anything is written that another machine judges
+                with engine.connect() as connection:
+                    self._hear_clock(connection)
         except BaseException as error:
             engine.dispose()
             writer.dispose()
