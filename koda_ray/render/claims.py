@@ -12,18 +12,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, NotFound
+from koda_ray.logs import get_logger
 from koda_ray.render.retry import retried
 from koda_ray.state.storage import Storage, claim_key, film_prefix
+from koda_ray.types import now
 
 __all__ = ["Claim", "Claims"]
 
+_log = get_logger(__name__)
 RENEW_S = 4.0
 STALE_S = 15.0
 _ASK_S = 0.05
@@ -35,7 +38,7 @@ class Claim:
     """That a job wants a unit; claims are ordered by who comes first.
 
     Args:
-        at: Since when, by its own clock.
+        at: Since when, in seconds since 1970.
         job_id: Who.
         held: Whether it has read that nobody else wants it.
     """
@@ -63,6 +66,8 @@ class Claims:
         self._mine: dict[int, Claim] = {}
         self._writing = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self._writes: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Claims:
         self._renewing = asyncio.create_task(self._renew())
@@ -73,8 +78,7 @@ class Claims:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_S):
                     await self._writing.acquire()  # for good: what is written after it is removed would stay
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+            await end_all((self._renewing, *self._writes))
         with contextlib.suppress(KodaError):  # it goes stale by itself
             await self._storage.delete(self._key)
 
@@ -84,7 +88,7 @@ class Claims:
         Raises:
             StorageError: Storage failed.
         """
-        wanted = {unit: Claim(time.time(), self._job_id) for unit in units if unit not in self._mine}
+        wanted = {unit: Claim(now().timestamp(), self._job_id) for unit in units if unit not in self._mine}
         self._mine |= wanted
         await self._write()
         taken: set[int] = set()
@@ -102,8 +106,8 @@ class Claims:
                 self.give_up(unit)
             taken |= clear
             wanted = {unit: claim for unit, claim in wanted.items() if unit not in clear | lost}
-            if clear or lost:
-                await self._write()
+            if clear or lost:  # those who wait to hear it can
+                self._write_next()
             if wanted:  # by others too, who came later and may not have seen it: they hold it, or let go
                 await asyncio.sleep(_ASK_S)
         return taken
@@ -126,7 +130,7 @@ class Claims:
             with contextlib.suppress(NotFound, ValueError, KeyError, TypeError):
                 read = partial(self._storage.get, key)
                 said = cast("dict[str, object]", json.loads(await retried(read)))
-                if time.time() - float(cast("float", said["at"])) > STALE_S:
+                if now().timestamp() - float(cast("float", said["at"])) > STALE_S:
                     continue
                 for unit, (at, held) in cast("dict[str, tuple[float, bool]]", said["units"]).items():
                     found.setdefault(int(unit), []).append(Claim(float(at), str(said["job"]), held is True))
@@ -137,9 +141,27 @@ class Claims:
         return claim_key(self._user_id, self._grid, self._job_id)
 
     async def _write(self) -> None:
+        """Have it written what is claimed now; whoever comes before a write begins has part in it."""
+        await asyncio.shield(self._write_next())
+
+    def _write_next(self) -> asyncio.Task[None]:
+        if self._next is None:
+            self._next = asyncio.create_task(self._write_in_turn())
+            self._writes.add(self._next)
+            self._next.add_done_callback(self._written)
+        return self._next
+
+    def _written(self, write: asyncio.Task[None]) -> None:
+        self._writes.discard(write)
+        if not write.cancelled() and (error := write.exception()) is not None:  # nobody may be waiting for it
+            _log.info("claims not written", job_id=self._job_id, error=f"{type(error).__name__}: {error}")
+
+    async def _write_in_turn(self) -> None:
         async with self._writing:  # in order: an older one must not come after a newer one
+            await self._storage.await_turn(self._key)
+            self._next = None
             units = {str(unit): (claim.at, claim.held) for unit, claim in self._mine.items()}
-            data = json.dumps({"job": self._job_id, "at": time.time(), "units": units}).encode()
+            data = json.dumps({"job": self._job_id, "at": now().timestamp(), "units": units}).encode()
             await retried(lambda: self._storage.put(self._key, data))
 
     async def _renew(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Missing
 from koda_ray.state.disk import Stored
+from koda_ray.state.pace import KeyPace
 
 __all__ = ["Bucket"]
 
@@ -27,6 +29,7 @@ class Bucket:
     Args:
         url: ``s3://bucket`` or ``s3://bucket/folder``, or another URL that fsspec knows.
         options: The file system's own options: keys, endpoint.
+        apart_s: How far apart writes of one key have to be, in seconds.
 
     Raises:
         Missing: The package for this kind of URL is not installed.
@@ -35,7 +38,7 @@ class Bucket:
     parallel = 32
     """How many objects are worth moving at once: each waits for the network most of its time."""
 
-    def __init__(self, url: str, options: Mapping[str, JsonValue]) -> None:
+    def __init__(self, url: str, options: Mapping[str, JsonValue], *, apart_s: float = 0.0) -> None:
         try:
             fs, root = fsspec.core.url_to_fs(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 url, use_listings_cache=False, **options
@@ -48,14 +51,16 @@ class Bucket:
         # fsspec ships no types: its dynamic surface stays inside this class
         self._fs: Any = fs
         self._root = str(cast(str, root)).rstrip("/")
+        self._pace = KeyPace(apart_s) if apart_s else None
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object."""
-        self._fs.pipe_file(self._at(key), data)
+        with self._turn(key):
+            self._fs.pipe_file(self._at(key), data)
 
     def put_file(self, key: str, source: Path) -> None:
         """Upload a file."""
-        with source.open("rb"):  # an unreadable source is an error here, before anything is sent
+        with source.open("rb"), self._turn(key):  # an unreadable source is an error here, before anything is sent
             self._fs.put_file(str(source), self._at(key))
 
     def get(self, key: str) -> bytes:
@@ -86,7 +91,8 @@ class Bucket:
 
     def copy(self, source: str, key: str) -> None:
         """Copy an object inside the bucket."""
-        self._fs.cp_file(self._at(source), self._at(key))
+        with self._turn(key):
+            self._fs.cp_file(self._at(source), self._at(key))
 
     def size(self, key: str) -> int:
         """Return an object's size in bytes."""
@@ -131,7 +137,8 @@ class Bucket:
 
     def touch(self, key: str) -> None:
         """Have an object count as written now: it is copied onto itself, inside the bucket, with a note about when."""
-        self._fs.setxattr(self._at(key), touched=datetime.now(UTC).isoformat())
+        with self._turn(key):
+            self._fs.setxattr(self._at(key), touched=datetime.now(UTC).isoformat())
 
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""
@@ -145,6 +152,13 @@ class Bucket:
         paths = [self._at(key) for key in self.list(prefix)]
         if paths:
             self._fs.rm(paths)
+
+    def wait_s(self, key: str) -> float:
+        """Return how long a write of a key would wait, in seconds."""
+        return 0.0 if self._pace is None else self._pace.wait_s(key)
+
+    def _turn(self, key: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._pace is None else self._pace.turn(key)
 
     def _at(self, key: str) -> str:
         return f"{self._root}/{key}" if key else self._root

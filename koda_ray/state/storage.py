@@ -64,6 +64,11 @@ __all__ = [
 
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
+R2_APART_S = 1.05
+"""R2 takes one write a second of each key; a little more, for what a request's way takes longer once than again.
+
+Source: developers.cloudflare.com/r2/platform/limits ("Maximum writes to the same object key").
+"""
 _SWEEP_AGE_S = 3600.0
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -80,11 +85,13 @@ class Storage:
     Args:
         url: A folder's path or ``file://`` URL, or ``s3://bucket[/folder]``.
         options: fsspec's options for a bucket (``key``, ``secret``, ``client_kwargs``); never shown.
+        apart_s: How far apart writes of one key have to be in a bucket, in seconds.
     """
 
-    def __init__(self, url: str, options: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(self, url: str, options: Mapping[str, JsonValue] | None = None, apart_s: float = 0.0) -> None:
         self.url = url
         self._options = dict(options or {})
+        self._apart_s = apart_s
         self._disk: Disk | None = None
         self._bucket: Bucket | None = None
         split = urlsplit(url)
@@ -121,13 +128,13 @@ class Storage:
             client["region_name"] = "auto"
         if client:
             options["client_kwargs"] = client
-        return cls(f"s3://{settings.r2_bucket}", options)
+        return cls(f"s3://{settings.r2_bucket}", options, R2_APART_S if settings.storage_provider == "r2" else 0.0)
 
     def __repr__(self) -> str:
         return f"Storage({self.url!r}{', options hidden' if self._options else ''})"
 
-    def __reduce__(self) -> tuple[type[Storage], tuple[str, dict[str, JsonValue]]]:
-        return (Storage, (self.url, self._options))
+    def __reduce__(self) -> tuple[type[Storage], tuple[str, dict[str, JsonValue], float]]:
+        return (Storage, (self.url, self._options, self._apart_s))
 
     @property
     def is_local(self) -> bool:
@@ -141,6 +148,11 @@ class Storage:
         """
         check_key(key)
         return None if self._disk is None else self._disk.path(key)
+
+    async def await_turn(self, key: str) -> None:
+        """Wait until a key may be written without waiting, where a bucket wants its writes apart."""
+        if self._bucket is not None:
+            await asyncio.sleep(self._bucket.wait_s(key))
 
     async def put(self, key: str, data: bytes) -> None:
         """Write an object in one step: a reader sees the old bytes or the new ones.
@@ -343,7 +355,7 @@ class Storage:
             # a process that stores on disk never pays for fsspec
             from koda_ray.state.bucket import Bucket
 
-            self._bucket = Bucket(self.url, self._options)
+            self._bucket = Bucket(self.url, self._options, apart_s=self._apart_s)
         return self._bucket
 
 

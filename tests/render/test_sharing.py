@@ -8,6 +8,7 @@ import json
 import random
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -181,9 +182,8 @@ async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_
 
 
 async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(time=lambda: at)
     at = time.time()
-    monkeypatch.setattr(claims_module, "time", clock)
+    monkeypatch.setattr(claims_module, "now", lambda: datetime.fromtimestamp(at, UTC))
     dead = Claims(storage, user_id=USER, job_id="job_dead", grid="a" * 64)
     assert await dead.take([0, 1, 2]) == {0, 1, 2}  # and it never renews them
     async with Claims(storage, user_id=USER, job_id="job_live", grid="a" * 64) as live:
