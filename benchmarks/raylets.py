@@ -76,11 +76,15 @@ class Raylets:
         """How many processors there are for nodes."""
         return len(self._cores)
 
-    def add(self) -> OneCore:
-        """Start a node, on the next core; returns when Ray knows it."""
+    def add(self, **more: float) -> OneCore:
+        """Start a node, on the next core; returns when Ray knows it.
+
+        Args:
+            more: What it offers beside one browser.
+        """
         known = _alive()
         core = self._cores[len(self.nodes) % len(self._cores)]
-        resources = json.dumps({CHROMIUM_RESOURCE: 1})
+        resources = json.dumps({CHROMIUM_RESOURCE: 1, **more})
         start = [f"--address={self._address}", "--num-cpus=1", f"--resources={resources}", "--block"]
         node = OneCore(
             subprocess.Popen(

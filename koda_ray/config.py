@@ -202,6 +202,7 @@ class Settings(BaseSettings):
     render_workers: int | None = Field(None, ge=1, le=512, validation_alias="KODA_RENDER_WORKERS")
     browsers_max: int | None = Field(None, ge=1, le=100_000, validation_alias="KODA_BROWSERS_MAX")
     render_memory_mb: int | None = Field(None, ge=256, validation_alias="KODA_RENDER_MEMORY_MB")
+    node_room_mb: int = Field(512, ge=0, validation_alias="KODA_NODE_ROOM_MB")
     render_graphics: Literal[
         "auto", "software", "gpu", "llvmpipe", "llvmpipe-128", "llvmpipe-512", "lavapipe", "swiftshader"
     ] = Field("auto", validation_alias="KODA_RENDER_GRAPHICS")

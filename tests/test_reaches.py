@@ -72,6 +72,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "state/test_migrations.py _writer",
     ),
     "a piece by itself, where the whole takes minutes": (
+        "render/test_fitness.py _run",
         "render/test_secrets.py _run",
         "render/test_sourcemap.py _maps",
         "sandbox/modal_cloud.py _with",

@@ -24,9 +24,10 @@ from koda_ray.actors.followers import Followers
 from koda_ray.actors.frugal import Frugal, give_back
 from koda_ray.actors.session_door import SessionDoor
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, InvalidInput, Unavailable
+from koda_ray.errors import Fenced, InvalidInput, StorageError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.metrics import ACTIVATION
+from koda_ray.render.fitness import note_outdated
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ async def _executor(settings: Settings) -> RayExecutor:
     from koda_ray.render.tasks import RayExecutor
 
     # asks the cluster, which blocks
-    return await asyncio.to_thread(
+    executor = await asyncio.to_thread(
         lambda: RayExecutor(
             workers=settings.render_workers,
             most=settings.browsers_max,
@@ -129,6 +130,8 @@ async def _executor(settings: Settings) -> RayExecutor:
             metrics=RayMetrics(),
         )
     )
+    executor.room_mb = settings.node_room_mb
+    return executor
 
 
 class _Host(Frugal, Generic[W]):
@@ -160,6 +163,11 @@ class _Host(Frugal, Generic[W]):
                 return await self._open()
         except TimeoutError as error:
             raise Unavailable(f"{self._what} could not be started within {START_S:.0f} s") from error
+        except StorageError as error:
+            if error.code != "SCHEMA_NEWER":
+                raise
+            await asyncio.to_thread(note_outdated)
+            raise Fenced(f"{self._what} was put on a node with an older version; ask again", retryable=True) from error
 
     def _started(self, starting: asyncio.Task[W]) -> None:
         error = None if starting.cancelled() else starting.exception()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,12 +19,15 @@ from koda_ray.actors.host import SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.cancellation import end_all
 from koda_ray.config import Settings
+from koda_ray.errors import StorageError
 from koda_ray.logs import get_logger
+from koda_ray.render.fitness import note_outdated
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
     from koda_ray.actors.janitor import Janitor
+    from koda_ray.actors.reaper import Reaped
     from koda_ray.sandbox.base import SandboxProvider
 
 __all__ = ["JANITOR", "keep_janitor", "start_janitor"]
@@ -104,12 +107,18 @@ class _JanitorHost(Frugal):
         from koda_ray.actors.parts import open_store, sandbox_provider
         from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
-        from koda_ray.actors.reaping import rounds
+        from koda_ray.actors.reaping import look_at_disk, rounds
         from koda_ray.actors.sweep import Retention, Sweep
         from koda_ray.state.storage import Storage
 
         settings = Settings.model_validate(self._settings)
-        store = await open_store(settings)
+        try:
+            store = await open_store(settings)
+        except StorageError as error:
+            if error.code != "SCHEMA_NEWER":
+                raise
+            await asyncio.to_thread(note_outdated)
+            return self._leave()
         deployment = await store.deployment()
         sandboxes = sandbox_provider(settings, deployment=deployment)
         storage = Storage.from_settings(settings)
@@ -118,6 +127,12 @@ class _JanitorHost(Frugal):
             return sandboxes
 
         directory = RayDirectory(settings, store=store, storage=storage, sandboxes=same)
+        elsewhere = rounds(self._settings)
+
+        async def clear_nodes() -> Sequence[Reaped]:
+            await asyncio.to_thread(look_at_disk, settings)
+            return await elsewhere.clear()
+
         sweep = Sweep(
             store=store,
             storage=storage,
@@ -134,7 +149,7 @@ class _JanitorHost(Frugal):
                 wake_render=directory.wake_render,
                 finish=directory.finish,
                 sweep=sweep.step,
-                elsewhere=rounds(self._settings).clear,
+                elsewhere=clear_nodes,
             ),
         )
         self._janitor = janitor

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from koda_ray.render.fitness import Unfit
 
 __all__ = ["ClusterNode", "NodesSeen"]
 
@@ -26,6 +29,7 @@ class ClusterNode:
         idle_s: For how long it has had nothing to do, in seconds; 0 while it works.
         total: What it offers, by resource.
         used: What of that is taken.
+        unfit: Why it can do no work: nothing more is put there while others could have it.
     """
 
     id: str
@@ -35,6 +39,7 @@ class ClusterNode:
     idle_s: float = 0.0
     total: Mapping[str, float] = field(default_factory=dict[str, float])
     used: Mapping[str, float] = field(default_factory=dict[str, float])
+    unfit: Unfit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

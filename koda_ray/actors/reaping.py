@@ -14,8 +14,10 @@ from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
+from koda_ray.errors import StorageError
+from koda_ray.render.fitness import free_bytes, note_outdated, note_room
 
-__all__ = ["VISIT_S", "rounds"]
+__all__ = ["VISIT_S", "look_at_disk", "rounds"]
 
 VISIT_S = 300.0
 """How long a node's round may take, in seconds, before it is given up and its worker ended."""
@@ -45,6 +47,11 @@ def rounds(public: Mapping[str, object]) -> Rounds:
     return Rounds(here=own_node(), look=look, visit=visit)
 
 
+def look_at_disk(settings: Settings) -> None:
+    """Say whether this node's disk has room, once it is cleared."""
+    note_room(free_bytes([settings.sandbox_path]) >= settings.node_room_mb << 20)
+
+
 async def _clear_here(settings: Settings) -> Reaped:
     from koda_ray.actors.parts import open_store, sandbox_provider
 
@@ -63,7 +70,15 @@ async def _clear_here(settings: Settings) -> Reaped:
 
 def _reap_node(public: Mapping[str, object]) -> Reaped:
     """Clear the node that this runs on."""
-    return asyncio.run(_clear_here(Settings.model_validate(public)))
+    settings = Settings.model_validate(public)
+    try:
+        reaped = asyncio.run(_clear_here(settings))
+    except StorageError as error:
+        if error.code == "SCHEMA_NEWER":
+            note_outdated()
+        raise
+    look_at_disk(settings)
+    return reaped
 
 
 # Ray's own types for these are incomplete

@@ -1,8 +1,8 @@
 """Which of a cluster's nodes are due for a round of clearing, so that none is kept busy by being looked after.
 
 A round keeps its node from being idle, and so from being taken away by the autoscaler (`nodes`). So a node is visited
-while it works, once after it has stopped, and as long as a sandbox stands there that somebody needs; then it is left
-alone until it works again. What an idle node holds of ours does not change.
+while it works, once after it has stopped, and as long as a sandbox stands there that somebody needs or its disk is
+full; then it is left alone until it works again. What an idle node holds of ours does not change.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Rounds:
         if node.status == "draining":  # it takes no work any more, and what it holds goes with it
             return False
         visited = self._visited.get(node.id)
-        if visited is None or visited.standing:
+        if visited is None or visited.standing or node.unfit == "full":
             return True
         return node.idle_s < asyncio.get_running_loop().time() - visited.at - _SLACK_S
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 import ray
@@ -11,6 +11,7 @@ from ray.autoscaler.v2.sdk import get_cluster_status
 
 from koda_ray.actors.nodes import ClusterNode, NodesSeen
 from koda_ray.errors import Unavailable
+from koda_ray.render.fitness import Unfit, unfit_nodes
 
 __all__ = ["ANSWER_S", "own_node", "see_nodes"]
 
@@ -31,7 +32,7 @@ async def see_nodes(*, limit_s: float = ANSWER_S) -> NodesSeen:
     """
     try:
         async with asyncio.timeout(limit_s + _SPARE_S):  # a thread that hangs is left behind
-            return _read(await asyncio.to_thread(_ask, limit_s))
+            return _read(*await asyncio.to_thread(_ask, limit_s))
     except Exception as error:  # Ray has no class of its own for all the ways in which a call fails
         raise Unavailable(
             f"the cluster's head does not answer within {limit_s:.0f} s ({type(error).__name__}): see whether its "
@@ -44,15 +45,15 @@ def own_node() -> str:
     return str(_context().get_node_id())
 
 
-def _ask(limit_s: float) -> Any:
+def _ask(limit_s: float) -> tuple[Any, Mapping[str, Unfit]]:
     if not ray.is_initialized():  # Ray would start a cluster of its own
         raise RuntimeError("this process is in no cluster")
-    return _status(_context().gcs_address, timeout=max(1, round(limit_s)))
+    return _status(_context().gcs_address, timeout=max(1, round(limit_s))), unfit_nodes()
 
 
-def _read(status: Any) -> NodesSeen:
+def _read(status: Any, unfit: Mapping[str, Unfit]) -> NodesSeen:
     return NodesSeen(
-        nodes=tuple(_node(found) for found in (*status.active_nodes, *status.idle_nodes)),
+        nodes=tuple(_node(found, unfit) for found in (*status.active_nodes, *status.idle_nodes)),
         lost=len(status.failed_nodes),
         coming=len(status.pending_nodes) + sum(int(launch.count) for launch in status.pending_launches),
         waiting=tuple(
@@ -63,7 +64,7 @@ def _read(status: Any) -> NodesSeen:
     )
 
 
-def _node(found: Any) -> ClusterNode:
+def _node(found: Any, unfit: Mapping[str, Unfit]) -> ClusterNode:
     status: Literal["working", "idle", "draining"] = "working"
     if found.node_status == "IDLE":
         status = "idle"
@@ -78,6 +79,7 @@ def _node(found: Any) -> ClusterNode:
         idle_s=found.resource_usage.idle_time_ms / 1000,
         total=dict(found.total_resources()),
         used=dict(found.used_resources()),
+        unfit=unfit.get(str(found.node_id)),
     )
 
 

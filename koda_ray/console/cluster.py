@@ -18,6 +18,7 @@ __all__ = ["cluster_lines", "print_cluster"]
 
 _BAR = 20
 _STYLES = {"working": "green", "idle": "dim", "draining": "yellow"}
+_UNFIT = {None: "", "full": ", disk full", "outdated": ", older version"}
 _BYTES = ("memory", "object_store_memory")
 _NAMES = {"object_store_memory": "objects", "chromium": "browsers", "chromium_urgent": "urgent", "session": "sessions"}
 
@@ -28,7 +29,8 @@ def print_cluster(console: Console, found: ClusterReport) -> None:
         for name, value in cluster_lines(found):
             console.file.write(f"{name}\t{value}\n")
         for node in found.nodes or ():
-            fields = ("node", node.id, node.address, node.group or "-", node.status, f"{node.idle_s:.0f}")
+            status = node.status if node.unfit is None else f"{node.status},{node.unfit}"
+            fields = ("node", node.id, node.address, node.group or "-", status, f"{node.idle_s:.0f}")
             amounts = (f"{name}={_amount(name, taken)}" for name, taken in node.resources.items())
             console.file.write("\t".join((*fields, *amounts)) + "\n")
         return
@@ -128,7 +130,7 @@ def _nodes(nodes: tuple[NodeReport, ...]) -> Table:
             f"  {node.id[:8]}",
             clean(node.address),
             clean(node.group) or "-",
-            Text(f"{node.status}{idle}", style=_STYLES[node.status]),
+            Text(f"{node.status}{idle}", style=_STYLES[node.status]) + Text(_UNFIT[node.unfit], "red"),
             *(_amount(name, node.resources[name]) if name in node.resources else "" for name in resources),
         )
     return table

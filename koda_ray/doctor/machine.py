@@ -184,6 +184,7 @@ def room(examination: Examination) -> list[Finding]:
                 remedy="Ray keeps objects there: start the container with --shm-size=2g",
             )
         )
+    room = max(_DISK_LEAST_BYTES, settings.node_room_mb << 20)  # with less, a node of a cluster gets no work
     for label, path in (("disk for storage", settings.storage_path), ("disk for sandboxes", settings.sandbox_path)):
         free = shutil.disk_usage(_existing(path)).free
         findings.append(
@@ -192,7 +193,7 @@ def room(examination: Examination) -> list[Finding]:
                 free,
                 f"{_size(free)} free at {path}",
                 wanted=_DISK_WANTED_BYTES,
-                least=_DISK_LEAST_BYTES,
+                least=room,
                 remedy="free some space, or set STORAGE_PATH and SANDBOX_PATH to a larger disk",
             )
         )

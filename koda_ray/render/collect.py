@@ -17,7 +17,17 @@ from koda_ray.render.claims import Claims
 from koda_ray.render.inputs import Siblings
 from koda_ray.render.plan import CostModel, next_units, tasks_at_once
 from koda_ray.render.progress import ProgressMeter
-from koda_ray.render.protocol import Captured, CaptureTask, Environment, Hear, JobContext, Slots, UnitResult
+from koda_ray.render.protocol import (
+    NODE_DIFFERS,
+    NODE_FULL,
+    Captured,
+    CaptureTask,
+    Environment,
+    Hear,
+    JobContext,
+    Slots,
+    UnitResult,
+)
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
 from koda_ray.tracing import ended_span, span
@@ -120,7 +130,12 @@ class UnitCollector:
                 self.failures.append(f"unit {failing.index}, attempt {attempt}: {error.code}: {error.message}")
                 if not error.retryable:
                     raise
-                if failing is not first:  # it was begun, and that was an attempt
+                if error.code in (
+                    NODE_FULL,
+                    NODE_DIFFERS,
+                ):  # nothing was tried: each time there is a node less to do so
+                    tried[first.index] -= 1
+                elif failing is not first:  # it was begun, and that was an attempt
                     tried[failing.index] = tried.get(failing.index, 0) + 1
                 elif attempt >= self._context.attempts:
                     raise _gave_up(error, first, attempt) from error

@@ -19,9 +19,11 @@ from pydantic import JsonValue
 
 from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import KodaError, NotFound, RenderError
+from koda_ray.logs import get_logger
 from koda_ray.render.collect import SeekingFails, UnitCollector, breaks
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
+    OTHER_ENVIRONMENT,
     Captured,
     Environment,
     JobContext,
@@ -44,6 +46,9 @@ __all__ = ["RenderJob"]
 _RETRY_DELAY_S = 0.2
 _MAX_REJOINS = 3
 _MAX_WARNINGS = 5
+_ENVIRONMENTS = 3
+"""How often a video is begun, with nodes that render with something else each time."""
+_log = get_logger(__name__)
 
 
 class RenderJob:
@@ -92,17 +97,27 @@ class RenderJob:
         if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
             raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
         async with self._meter:
-            environment = await self._executor.environment()
-            film = film_hash(self._spec, environment=environment.fingerprint)
-            made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
-            if made is not None:
-                self._meter.found(made.frame_count)
-                await self._meter.stage("uploading", 0.99)
-                await self._meter.done()
-                return made
-            result = await self._make(environment, started)
-            await note_made(self._storage, user_id=self._user_id, film=film, job_id=self._job_id, result=result)
+            for _ in range(_ENVIRONMENTS - 1):
+                try:
+                    return await self._run(started)
+                except KodaError as error:  # nodes were replaced by others: what they made does not go with what is new
+                    if error.code != OTHER_ENVIRONMENT:
+                        raise
+                    _log.info("begun anew on other nodes", job_id=self._job_id)
+            return await self._run(started)
+
+    async def _run(self, started: float) -> RenderResult:
+        environment = await self._executor.environment()
+        film = film_hash(self._spec, environment=environment.fingerprint)
+        made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
+        if made is not None:
+            self._meter.found(made.frame_count)
+            await self._meter.stage("uploading", 0.99)
             await self._meter.done()
+            return made
+        result = await self._make(environment, started)
+        await note_made(self._storage, user_id=self._user_id, film=film, job_id=self._job_id, result=result)
+        await self._meter.done()
         return result
 
     async def _make(self, environment: Environment, started: float) -> RenderResult:

@@ -23,6 +23,7 @@ from koda_ray.render.memory import MemoryLimit, helper_threads, usual_browsers
 from koda_ray.render.probe import probe_page
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import (
+    OTHER_ENVIRONMENT,
     CaptureTask,
     Environment,
     Hear,
@@ -185,5 +186,7 @@ def check_environment(task: CaptureTask, environment: Environment) -> None:
             f"this worker renders with {environment.fingerprint} ({environment.chromium}; graphics: "
             f"{environment.graphics}), the video was begun with {task.environment}: give all render nodes the same "
             "browser, FFmpeg, fonts, C compiler and GPU; where only some have a GPU, set KODA_RENDER_GRAPHICS=software",
+            code=OTHER_ENVIRONMENT,
+            context={"wanted": task.environment},
             retryable=True,
         )

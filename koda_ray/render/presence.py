@@ -2,7 +2,8 @@
 
 Until then Ray answers with actors that are gone, and puts new work where nobody is. A machine that is there takes a
 connection at its raylet's port, however busy it is, since its kernel does that; one that was cut off, or whose raylet
-has ended, does not. So that is tried before something is put somewhere, and while something does not answer.
+has ended, does not. So that is tried before something is put somewhere, and while something does not answer. Nor is
+anything put on a node that can do no work (`fitness`), as long as there are others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ray._private.state import state
 from ray.exceptions import RayError
 
 from koda_ray.logs import get_logger
+from koda_ray.render.fitness import unfit_nodes
 
 __all__ = ["Presence"]
 
@@ -32,14 +34,16 @@ _log = get_logger(__name__)
 
 
 class Presence:
-    """What this process knows of nodes that are gone and that Ray still counts as alive; it looks when it is asked."""
+    """What this process knows of nodes that Ray counts as alive, and that are gone or unfit; it looks when asked."""
 
     def __init__(self) -> None:
         self._nodes: Mapping[str, Mapping[str, float]] = {}
         self._absent: frozenset[str] = frozenset()
+        self._unfit: frozenset[str] = frozenset()
+        self._differing: dict[str, set[str]] = {}
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
-        self._asked: asyncio.Future[list[dict[str, Any]]] | None = None
+        self._asked: asyncio.Future[tuple[list[dict[str, Any]], frozenset[str]]] | None = None
         # of our own: what is asked of a head that is away may hang for a minute
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="koda-presence")
 
@@ -53,17 +57,35 @@ class Presence:
             await asyncio.shield(self._looking)
         return self._absent
 
-    async def elsewhere(self, resource: str) -> dict[str, Any]:
+    async def elsewhere(self, resource: str, environment: str = "") -> dict[str, Any]:
         """Return the options with which Ray puts something on nodes that can be reached, where others offer that, too.
 
         Args:
             resource: What it asks for.
+            environment: What it has to be rendered with, by its fingerprint.
         """
-        absent = await self.absent()
-        there = {node for node, offered in self._nodes.items() if offered.get(resource, 0) > 0}
-        if not there & absent or not there - absent:
-            return {}
-        return {"label_selector": {_NODE_LABEL: f"!in({','.join(sorted(there & absent))})"}}
+        absent, there = await self.absent(), self._offering(resource)
+        differing = self._differing.get(environment, set())
+        for avoided in (absent | differing | self._unfit, absent | differing, absent):
+            if there & avoided and there - avoided:
+                return {"label_selector": {_NODE_LABEL: f"!in({','.join(sorted(there & avoided))})"}}
+        return {}
+
+    async def count(self, resource: str, environment: str = "") -> int:
+        """Return how many nodes can be reached that offer a resource, are fit, and may render with an environment."""
+        avoided = await self.absent() | self._unfit | self._differing.get(environment, set())
+        return len(self._offering(resource) - avoided)
+
+    def _offering(self, resource: str) -> set[str]:
+        return {node for node, offered in self._nodes.items() if offered.get(resource, 0) > 0}
+
+    def found_unfit(self, node: str) -> None:
+        """Take note of a node that has just given work up, before the cluster's head tells of it."""
+        self._unfit |= {node}
+
+    def found_differing(self, node: str, environment: str) -> None:
+        """Take note of a node that does not render with an environment: what is there does not change."""
+        self._differing.setdefault(environment, set()).add(node)
 
     async def is_gone(self, node: str) -> bool:
         """Whether a node, by Ray's id, cannot be reached."""
@@ -83,7 +105,8 @@ class Presence:
 
     async def _look(self) -> None:
         try:
-            alive = [node for node in await self._all_nodes() if node["Alive"]]
+            nodes, unfit = await self._seen()
+            alive = [node for node in nodes if node["Alive"]]
         except (RayError, RuntimeError, OSError, TimeoutError) as error:
             _log.info("the cluster does not say which nodes it has", error=type(error).__name__)
         else:
@@ -94,13 +117,13 @@ class Presence:
             if gone := sorted(absent - self._absent):
                 _log.warning("nodes cannot be reached", nodes=gone)
             self._nodes = {str(node["NodeID"]): node["Resources"] for node in alive}
-            self._absent = absent
+            self._absent, self._unfit = absent, unfit
         self._looked_at = time.monotonic()
 
-    async def _all_nodes(self) -> list[dict[str, Any]]:
+    async def _seen(self) -> tuple[list[dict[str, Any]], frozenset[str]]:
         """Ask the head, once at a time."""
         if self._asked is None or self._asked.done():
-            self._asked = self._in_thread(_all_nodes)
+            self._asked = self._in_thread(_see)
         if not (await asyncio.wait({self._asked}, timeout=_HEAD_S))[0]:
             raise TimeoutError
         return self._asked.result()
@@ -119,6 +142,10 @@ async def _is_reached(node: Mapping[str, Any]) -> bool:
         writer.close()
         return True
     return False
+
+
+def _see() -> tuple[list[dict[str, Any]], frozenset[str]]:
+    return _all_nodes(), frozenset(unfit_nodes())
 
 
 # Ray's own types for these are incomplete

@@ -16,6 +16,9 @@ from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.state.storage import Storage
 
 __all__ = [
+    "NODE_DIFFERS",
+    "NODE_FULL",
+    "OTHER_ENVIRONMENT",
     "CaptureTask",
     "Captured",
     "Environment",
@@ -34,6 +37,10 @@ __all__ = [
     "Stage",
     "UnitResult",
 ]
+
+NODE_FULL, NODE_DIFFERS, OTHER_ENVIRONMENT = "NODE_FULL", "NODE_DIFFERS", "OTHER_ENVIRONMENT"
+"""The codes of work that a node did not do, and others may: its disk is full (`fitness`), or it renders with something
+else, which is the third one's where none is left that renders as a video was begun."""
 
 Stage = Literal["waiting", "capturing", "encoding", "joining", "uploading"]
 ProblemKind = Literal["exception", "console", "resource", "contract", "not_ready"]

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -34,10 +34,14 @@ from koda_ray.errors import Cancelled, KodaError, RenderError
 from koda_ray.metrics import MetricsSink, NoMetrics
 from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
+from koda_ray.render.fitness import free_bytes, is_full, left
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.presence import Presence
 from koda_ray.render.protocol import (
+    NODE_DIFFERS,
+    NODE_FULL,
+    OTHER_ENVIRONMENT,
     Captured,
     CaptureTask,
     Environment,
@@ -75,6 +79,7 @@ _LATE_S = BEAT_S + 1.0
 _ENVIRONMENT_S = 60.0
 _PATIENCE = 4
 """Times as long that a page may take to become ready in background work."""
+_AGAIN_S = 0.2
 _CPU = "CPU"
 _LOST = "WORKER_LOST"
 _DONE = "done"
@@ -92,10 +97,28 @@ def _without_secrets() -> Generator[None]:
 
 
 def _run(
-    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]], *, background: bool = False
+    work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]],
+    *,
+    background: bool = False,
+    room: int | None = None,
 ) -> Iterator[object]:
+    """Do a task's work; where others could (``room``, in bytes), begin only on a disk with so much room."""
+
+    async def with_room(tell: Callable[[object], None]) -> object:
+        if room is not None and (free := free_bytes()) < room:
+            raise left(None, free=free)
+        try:
+            return await work(tell)
+        except (KodaError, OSError) as error:
+            free = free_bytes()
+            # a browser says no more than that it ended
+            may_be_it = room is not None and free < room and isinstance(error, KodaError) and error.retryable
+            if not is_full(error) and not may_be_it:
+                raise
+            raise left(error, free=free) from error
+
     with _without_secrets():
-        yield from told(work, background=background, where=_here())
+        yield from told(with_room, background=background, where=_here())
 
 
 def _here() -> str:
@@ -114,7 +137,7 @@ def _executor_here(
 
 
 def _capture(
-    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
+    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, room: int | None
 ) -> Iterator[object]:
     async def work(tell: Callable[[object], None]) -> str:
         async def hear(told: Captured | UnitResult) -> None:
@@ -124,7 +147,7 @@ def _capture(
             await local.capture(task if task.urgent else _patient(task), hear)
         return _DONE
 
-    yield from _run(work, background=not task.urgent)
+    yield from _run(work, background=not task.urgent, room=room)
 
 
 def _patient(task: CaptureTask) -> CaptureTask:
@@ -133,19 +156,19 @@ def _patient(task: CaptureTask) -> CaptureTask:
 
 
 def _probe(
-    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice
+    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, room: int | None
 ) -> Iterator[object]:
     async def work(_tell: Callable[[object], None]) -> ProbeReport:
         async with _executor_here(chromium_path, memory, graphics) as local:
             return await local.probe(task)
 
-    yield from _run(work)
+    yield from _run(work, room=room)
 
 
-def _join(task: JoinTask) -> Iterator[object]:
+def _join(task: JoinTask, room: int | None) -> Iterator[object]:
     from koda_ray.render.join import join_video
 
-    yield from _run(lambda _tell: join_video(task), background=not task.urgent)
+    yield from _run(lambda _tell: join_video(task), background=not task.urgent, room=room)
 
 
 def _environment(chromium_path: Path | None, graphics: GraphicsChoice) -> Iterator[object]:
@@ -183,6 +206,9 @@ class RayExecutor:
         memory: How much a browser may use; its share of its node's when None.
         graphics: Whether nodes use their GPUs; with auto, all that render have the same or none.
         metrics: Where it is noted what captures waited for and took.
+
+    Attributes:
+        room_mb: How much must be free on a node's disk for it to work while others could; 0 until somebody says.
     """
 
     def __init__(
@@ -195,6 +221,7 @@ class RayExecutor:
         graphics: GraphicsChoice = "auto",
         metrics: MetricsSink | None = None,
     ) -> None:
+        self.room_mb = 0
         self._metrics = metrics or NoMetrics()
         self._slots = BrowserSlots(workers=workers, most=most)
         self._presence = Presence()
@@ -221,15 +248,15 @@ class RayExecutor:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
-    async def _overtaking(self, function: Any) -> Any:
+    async def _overtaking(self, function: Any, environment: str = "") -> Any:
         """Return a function that somebody waits for: in slots of their own, where the cluster has them."""
         if not self._slots.has_urgent:
-            return await self._placed(function, CHROMIUM_RESOURCE)
-        return await self._placed(function, URGENT_RESOURCE, num_cpus=0, resources={URGENT_RESOURCE: 1})
+            return await self._placed(function, CHROMIUM_RESOURCE, environment)
+        return await self._placed(function, URGENT_RESOURCE, environment, num_cpus=0, resources={URGENT_RESOURCE: 1})
 
-    async def _placed(self, function: Any, resource: str, **options: object) -> Any:
-        """Return a function with options, put where somebody is."""
-        options |= await self._presence.elsewhere(resource)
+    async def _placed(self, function: Any, resource: str, environment: str = "", **options: object) -> Any:
+        """Return a function with options, put where somebody is who may do it."""
+        options |= await self._presence.elsewhere(resource, environment)
         return function.options(**options) if options else function
 
     async def environment(self) -> Environment:
@@ -258,23 +285,78 @@ class RayExecutor:
         await self._slots.check()
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
+        asked = task.environment
         function = await (
-            self._overtaking(self._capture) if task.urgent else self._placed(self._capture, CHROMIUM_RESOURCE)
+            self._overtaking(self._capture, asked)
+            if task.urgent
+            else self._placed(self._capture, CHROMIUM_RESOURCE, asked)
         )
         noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
-        await self._result(function.remote(task, *self._with), str, what, noted.heard, begun=noted.begun)
+        resource = URGENT_RESOURCE if task.urgent and self._slots.has_urgent else CHROMIUM_RESOURCE
+        stream = function.remote(task, *self._with, await self._wanted_room(resource))
+        try:
+            await self._result(stream, str, what, noted.heard, begun=noted.begun)
+        except RenderError as error:
+            raise await self._judged(error, resource, asked) from error.__cause__
 
     async def join(self, task: JoinTask) -> JoinResult:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
         overtakes = task.urgent and self._slots.has_urgent
-        function = await self._placed(self._join, _CPU, **({"num_cpus": 0} if overtakes else {}))
-        return await self._result(function.remote(task), JoinResult, "the join")
+
+        async def begin() -> JoinResult:
+            free: dict[str, Any] = {"num_cpus": 0} if overtakes else {}
+            function = await self._placed(self._join, _CPU, **free)
+            return await self._result(function.remote(task, await self._wanted_room(_CPU)), JoinResult, "the join")
+
+        return await self._where_room_is(begin, _CPU)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
         await self._slots.check()
-        function = await self._overtaking(self._probe)
-        return await self._result(function.remote(task, *self._with), ProbeReport, "the probe")
+
+        resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
+
+        async def begin() -> ProbeReport:
+            function = await self._overtaking(self._probe)
+            stream = function.remote(task, *self._with, await self._wanted_room(resource))
+            return await self._result(stream, ProbeReport, "the probe")
+
+        return await self._where_room_is(begin, resource)
+
+    async def _wanted_room(self, resource: str) -> int | None:
+        """Return how much must be free where a task is to be done; None where nobody else could do it."""
+        return self.room_mb << 20 if await self._presence.count(resource) > 1 else None
+
+    async def _judged(self, error: RenderError, resource: str, environment: str = "") -> RenderError:
+        """Return the error of work that a node did not do, as it is or not: a final one where nobody else may."""
+        if error.code not in (NODE_FULL, OTHER_ENVIRONMENT):
+            return error
+        if await self._presence.count(resource, environment):
+            if error.code == NODE_FULL:
+                return error
+            return RenderError(error.message, code=NODE_DIFFERS, retryable=True)
+        if error.code == NODE_FULL:
+            return RenderError(f"{error.message}; free some space and try again", code="DISK_FULL")
+        self._environment = None  # and it is asked anew
+        return RenderError(error.message, code=OTHER_ENVIRONMENT)
+
+    async def _where_room_is(self, begin: Callable[[], Awaitable[T]], resource: str) -> T:
+        """Have something done, and again elsewhere where a node gave it up: each time there is one less to ask."""
+        while True:
+            try:
+                return await begin()
+            except RenderError as error:
+                judged = await self._judged(error, resource)
+                if judged.code != NODE_FULL:
+                    raise judged from error.__cause__
+            await asyncio.sleep(_AGAIN_S)
+
+    def _learn(self, error: KodaError, node: str) -> None:
+        """Take note of why a node did not do something."""
+        if error.code == NODE_FULL:
+            self._presence.found_unfit(node)
+        elif error.code == OTHER_ENVIRONMENT:
+            self._presence.found_differing(node, str(error.context["wanted"]))
 
     async def cancel_all(self) -> None:
         """End every task of this executor with its processes."""
@@ -302,6 +384,7 @@ class RayExecutor:
                 if isinstance(value, kind):
                     return value
                 if isinstance(value, KodaError):
+                    self._learn(value, worker.node)
                     raise value
                 if hear is not None and isinstance(value, Captured | UnitResult):
                     try:

@@ -93,6 +93,7 @@ def _node(node: ClusterNode) -> NodeReport:
         group=node.group,
         status=node.status,
         idle_s=node.idle_s,
+        unfit=node.unfit,
         resources={
             name: Capacity(used=node.used.get(name, 0.0), total=node.total[name])
             for name in _SHOWN
@@ -103,7 +104,8 @@ def _node(node: ClusterNode) -> NodeReport:
 
 def _capacity(nodes: tuple[ClusterNode, ...], resource: str) -> Capacity:
     """Sum a resource over nodes that take work."""
-    there = [node for node in nodes if node.status != "draining"]
+    stay = [node for node in nodes if node.status != "draining" and node.total.get(resource)]
+    there = [node for node in stay if node.unfit is None] or stay  # where none is fit, all work on as well as they can
     return Capacity(
         used=sum(node.used.get(resource, 0.0) for node in nodes),
         total=sum(node.total.get(resource, 0.0) for node in there),

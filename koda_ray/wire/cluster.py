@@ -28,13 +28,17 @@ class Capacity(Model):
 
 
 class NodeReport(Model):
-    """A node that is alive; ``group`` is empty for one that was started by hand, ``idle_s`` 0 for one that works."""
+    """A node that is alive; ``group`` is empty for one that was started by hand, ``idle_s`` 0 for one that works.
+
+    ``unfit`` says why it is given no more work: its disk is full, or its version older than the database.
+    """
 
     id: str
     address: str
     group: str = ""
     status: Literal["working", "idle", "draining"]
     idle_s: float = 0.0
+    unfit: Literal["full", "outdated"] | None = None
     resources: dict[str, Capacity]
 
 
@@ -77,8 +81,8 @@ class JanitorReport(Model):
 class DatabaseReport(Model):
     """How large the database is, and how it has served the process that answers, since that began.
 
-    Times are means over all reads and all writes, waiting included; ``failures`` are those that it could not do. What
-    ``size_bytes`` is cannot always be told.
+    Times are means over all reads and all writes, waiting included; ``failures`` are those that it could not do.
+    ``rows`` of a table with more than ten thousand may be an estimate. What ``size_bytes`` is cannot always be told.
     """
 
     backend: str

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import Unavailable
+from koda_ray.render.presence import Presence
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
 
@@ -78,6 +80,15 @@ async def test_one_without_work_is_visited_once_more_and_then_left_to_be_taken_a
     assert await town.clear() == []
     town.idle("there", 0.0)  # it has worked again
     assert await town.clear() == ["sbx_there"]
+
+
+async def test_one_whose_disk_is_full_is_visited_until_it_has_room(town: Town) -> None:
+    await town.clear()
+    town.idle("there", 3600.0)
+    town.nodes = [replace(node, unfit="full" if node.id == "there" else None) for node in town.nodes]
+    assert await town.clear() == await town.clear() == ["sbx_there"]
+    town.nodes = [replace(node, unfit=None) for node in town.nodes]
+    assert await town.clear() == []
 
 
 async def test_one_where_a_sandbox_stands_is_visited_though_it_has_no_work(town: Town) -> None:
@@ -193,6 +204,24 @@ async def test_a_node_that_is_gone_is_forgotten(cluster: Any, settings: Settings
         while len((await see_nodes()).nodes) == 2:
             await asyncio.sleep(0.2)
     assert await sent.clear() == [] and (await see_nodes()).lost == 1
+
+
+@pytest.mark.full
+@pytest.mark.ray
+async def test_a_node_without_room_is_known_to_all_until_there_is_room_again(cluster: Any, settings: Settings) -> None:
+    (other,) = (node.id for node in (await see_nodes()).nodes if node.id != own_node())
+    assert (await _seen(other)).unfit is None
+    await rounds(public_settings(settings.model_copy(update={"node_room_mb": 10**9}))).clear()
+    assert (await _seen(other)).unfit == "full"
+    presence = Presence()
+    assert await presence.count("CPU") == 1
+    assert await presence.elsewhere("CPU") == {"label_selector": {"ray.io/node-id": f"!in({other})"}}
+    room = rounds(public_settings(settings))
+    for _ in range(2):  # it has nothing to do, and is visited for its disk
+        await room.clear()
+    assert (await _seen(other)).unfit is None
+    fresh = Presence()
+    assert await fresh.count("CPU") == 2 and await fresh.elsewhere("CPU") == {}
 
 
 async def _seen(node_id: str) -> ClusterNode:

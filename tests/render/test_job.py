@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.programs import find_program
 from koda_ray.render.protocol import (
+    NODE_FULL,
     CaptureTask,
     Environment,
     Hear,
@@ -238,6 +240,54 @@ async def test_a_crash_costs_one_attempt_at_its_unit(storage: Storage, local: Lo
     assert crashing.units == [0, 1, 2, 3, 3, 3]
     assert result.frame_count == 40
     assert len(list(result.report["failures"])) == 2  # type: ignore[arg-type]
+
+
+async def test_nodes_without_room_cost_no_attempt(storage: Storage, local: LocalExecutor) -> None:
+    """Each says so before it has tried anything, and there is one less to ask."""
+
+    class Full(Between):
+        """As if five nodes, asked one after the other, had no room on their disks."""
+
+        asked = 0
+
+        async def before(self, task: CaptureTask) -> None:
+            if task.units[0].index == 3 and self.asked < 5:
+                self.asked += 1
+                raise RenderError("its disk has no room", code=NODE_FULL, retryable=True)
+
+    spec = small(await put_page(storage, "plain"), duration_s=4.0)
+    result = await render(spec, storage, Full(local), attempts=1)
+    assert result.frame_count == 40
+    assert len(list(result.report["failures"])) == 5  # type: ignore[arg-type]
+
+
+async def test_a_video_whose_nodes_are_replaced_is_begun_anew_on_those_that_came(
+    storage: Storage, local: LocalExecutor
+) -> None:
+    class Replaced(Between):
+        """As if the nodes that it was begun on had gone, and others had another browser."""
+
+        read = 0
+
+        async def environment(self) -> Environment:
+            self.read += 1
+            now_there = await super().environment()
+            return replace(now_there, fingerprint="of before") if self.read == 1 else now_there
+
+    spec = small(await put_page(storage, "plain"), duration_s=2.0)
+    replaced = Replaced(local)
+    result = await render(spec, storage, replaced)
+    assert (result.frame_count, replaced.read) == (20, 2)
+    with pytest.raises(RenderError, match="was begun with of before") as caught:
+        await render(spec, storage, Gone(local), job_id="job_gone", attempts=1)
+    assert caught.value.code == "OTHER_ENVIRONMENT"
+
+
+class Gone(Between):
+    """What a video is begun with is never there."""
+
+    async def environment(self) -> Environment:
+        return replace(await super().environment(), fingerprint="of before")
 
 
 async def test_a_unit_that_keeps_failing_ends_the_job_with_its_frames(storage: Storage, local: LocalExecutor) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -24,9 +25,9 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import Missing
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots
+from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots, UnitResult
 from koda_ray.render.tasks import RayExecutor
-from koda_ray.resources import CHROMIUM_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
@@ -190,3 +191,80 @@ async def test_a_node_that_joins_is_used_and_one_that_is_lost_is_not_missed(
     await put_page(calm, "plain")
     expected = await RenderJob(spec, JobContext(storage=calm, executor=local, job_id="job_1", user_id=USER)).run()
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
+
+
+async def test_a_preview_begins_on_whichever_node_has_a_place_for_it_while_a_final_has_all_browsers(
+    raylets: Raylets, storage: Storage
+) -> None:
+    first = await asyncio.to_thread(raylets.add)
+    second = await asyncio.to_thread(lambda: raylets.add(**{URGENT_RESOURCE: 1}))
+    executor = await asyncio.to_thread(RayExecutor)
+    bundle = await put_page(storage, "plain")
+    frames: list[int] = []
+    workers: list[str] = []
+
+    async def hear(progress: Progress) -> None:
+        frames.append(progress.frames_done)
+
+    async def note(unit: UnitResult) -> None:
+        workers.append(unit.worker)
+
+    spec = small(bundle, duration_s=120.0, fps=60)
+    final = RenderJob(
+        spec, JobContext(storage=storage, executor=executor, job_id="final", user_id=USER), on_progress=hear
+    )
+    running = asyncio.create_task(final.run())
+    await until(lambda: frames and frames[-1] > 0 and first.captures() and second.captures(), seconds=120)
+    context = JobContext(storage=storage, executor=executor, job_id="preview", user_id=USER, urgent=True)
+    async with asyncio.timeout(300):
+        shown = await RenderJob(small(bundle, duration_s=2.0, fps=15), context, on_unit=note).run()
+    assert shown.frame_count == 30 and not running.done() and frames[-1] < spec.frame_count
+    assert workers and all(second.has(worker) for worker in workers)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_node_that_renders_with_something_else_gets_none_of_a_video_and_is_none_of_its_attempts(
+    raylets: Raylets, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an upgrade, node by node: what is begun ends on nodes as it was begun on, or anew on others."""
+    old = await asyncio.to_thread(raylets.add)
+    executor = await asyncio.to_thread(RayExecutor)
+    spec = small(await put_page(storage, "plain"), duration_s=24.0, fps=60, width=640, height=360)
+    began_with = (await executor.environment()).fingerprint
+    workers: list[str] = []
+    frames: list[int] = []
+
+    async def hear(progress: Progress) -> None:
+        frames.append(progress.frames_done)
+
+    async def note(unit: UnitResult) -> None:
+        workers.append(unit.worker)
+
+    context = JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER, attempts=1)
+    running = asyncio.create_task(RenderJob(spec, context, on_progress=hear, on_unit=note).run())
+    await until(lambda: frames and frames[-1] > 0, seconds=120)
+    newer = tmp_tree(storage)
+    monkeypatch.setenv("PYTHONPATH", str(newer))
+    new = await asyncio.to_thread(raylets.add)
+    await until(lambda: executor.slots == Slots(2, 2), seconds=60)
+    before = len(frames)
+    await until(lambda: len(frames) > before + 8 or running.done(), seconds=120)
+    assert not running.done() and not any(new.has(worker) for worker in workers)
+    await asyncio.to_thread(old.kill)
+    async with asyncio.timeout(300):
+        result = await running
+    assert result.frame_count == spec.frame_count
+    environment = cast("dict[str, str]", result.report["environment"])
+    assert environment["fingerprint"] != began_with
+    assert any(new.has(worker) for worker in workers)
+
+
+def tmp_tree(storage: Storage) -> Path:
+    """A newer version of the program, which captures otherwise; it goes with the storage's folder."""
+    tree = Path(storage.url).parent / "newer"
+    shutil.copytree(REPO_ROOT / "koda_ray", tree / "koda_ray", ignore=shutil.ignore_patterns("__pycache__"))
+    page = tree / "koda_ray" / "render" / "page.py"
+    page.write_text(page.read_text().replace('CAPTURE_VERSION = "', 'CAPTURE_VERSION = "newer '))
+    return tree

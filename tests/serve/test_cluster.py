@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -144,3 +144,27 @@ async def test_a_person_sees_bars_and_a_table(koda: World) -> None:
     print_cluster(console, found)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "━" in text and "idle 1:30" in text and "7/8" in text and "32.0 GB" in text
+
+
+async def test_a_node_that_can_do_no_work_is_called_so_and_counts_for_none(koda: World, eyes: Eyes) -> None:
+    head, busy, draining = NODES.nodes
+    more = replace(busy, id="d" * 56, address="10.0.0.4", unfit="full", used={})
+    old = replace(busy, id="e" * 56, address="10.0.0.5", unfit="outdated", used={})
+    eyes.seen = replace(NODES, nodes=(head, busy, draining, more, old))
+    async with KodaClient(koda.url, key=OPERATOR) as ann:
+        found = await ann.cluster()
+        assert [node.unfit for node in found.nodes or ()] == [None, None, "full", "outdated", None]
+        assert found.browsers is not None and found.browsers.total == 8
+        eyes.seen = replace(NODES, nodes=(head, more))
+        alone = await ann.cluster()
+    assert alone.browsers is not None and alone.browsers.total == 8, "with no other, it works as well as it can"
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=140, color_system=None)
+        print_cluster(console, found)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        said = (
+            ("working, disk full", "working, older version")
+            if terminal
+            else ("\tworking,full\t", "\tworking,outdated\t")
+        )
+        assert all(each in text for each in said), text

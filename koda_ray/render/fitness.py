@@ -1,0 +1,107 @@
+"""Which nodes can do no work, and why, as all of a cluster know it: a disk is full, or a program is too old.
+
+On a full disk one piece of work after the other fails: a browser's profile, a frame, a sandbox. On a node with an older
+version than the database's, nothing can be opened once a newer one has changed that. Whoever meets either says so under
+the node's id, in what Ray's head keeps by key. Whoever puts something somewhere reads it there (`presence`), and what
+runs on such a node leaves it, where others of the cluster could take it. Nothing of ours is there then to notice that
+there is room again: the janitor looks, with each of its rounds. An older version stays one.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import ray
+from ray.exceptions import RayError
+from ray.experimental import internal_kv
+
+from koda_ray.errors import KodaError, RenderError
+from koda_ray.logs import get_logger
+from koda_ray.render.protocol import NODE_FULL
+
+__all__ = ["Unfit", "free_bytes", "is_full", "left", "note_outdated", "note_room", "unfit_nodes"]
+
+Unfit = Literal["full", "outdated"]
+"""Why a node can do no work."""
+_FULL, _OUTDATED = (why.encode() for why in get_args(Unfit))
+_KEY = b"unfit:"
+_NAMESPACE = b"koda"
+_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_log = get_logger(__name__)
+
+
+def free_bytes(places: Iterable[Path] = ()) -> int:
+    """Return how much can still be written where temporary files lie and at other places, where that is least."""
+    return min(shutil.disk_usage(_existing(place)).free for place in (Path(tempfile.gettempdir()), *places))
+
+
+def _existing(place: Path) -> Path:
+    place = place.absolute()
+    while not place.exists():
+        place = place.parent
+    return place
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk is full."""
+    return error.code == "DISK_FULL" if isinstance(error, KodaError) else getattr(error, "errno", None) in _ERRORS
+
+
+def left(error: BaseException | None, *, free: int) -> RenderError:
+    """Say of this node that it has no room, and return the error with which work leaves it.
+
+    Args:
+        error: What failed, if something did.
+        free: How much can still be written, in bytes.
+    """
+    note_room(False)
+    why = "its disk has no room" if error is None else str(error)
+    return RenderError(f"{why} ({free >> 20} MB are free)", code=NODE_FULL, retryable=True)
+
+
+def note_room(there_is: bool) -> None:
+    """Say whether this node has room. A head that is away is told by whoever meets the disk next."""
+    key, node = _own()
+    try:
+        if not there_is:
+            if not _put(key, _FULL, False, namespace=_NAMESPACE):
+                _log.warning("the disk is full: others of the cluster get the work", node=node)
+        elif _get(key, namespace=_NAMESPACE) == _FULL:
+            _del(key, namespace=_NAMESPACE)
+            _log.info("there is room on the disk again", node=node)
+    except (RayError, RuntimeError, OSError) as error:
+        _log.info("the cluster is not told of the disk", error=type(error).__name__)
+
+
+def note_outdated() -> None:
+    """Say that this node has an older version than the database, for good."""
+    key, node = _own()
+    try:
+        _put(key, _OUTDATED, True, namespace=_NAMESPACE)
+        _log.warning("a newer version has changed the database: others of the cluster get the work", node=node)
+    except (RayError, RuntimeError, OSError) as error:
+        _log.info("the cluster is not told of the version", error=type(error).__name__)
+
+
+def unfit_nodes() -> Mapping[str, Unfit]:
+    """Return why which nodes can do no work, by Ray's ids; blocks, and raises what Ray does where its head is away."""
+    said = {key: _get(key, namespace=_NAMESPACE) for key in _list(_KEY, namespace=_NAMESPACE)}
+    found = {key.removeprefix(_KEY).decode(): value.decode() for key, value in said.items() if value is not None}
+    return {node: cast("Unfit", why) for node, why in found.items() if why in get_args(Unfit)}
+
+
+def _own() -> tuple[bytes, str]:
+    node = str(cast("Any", ray).get_runtime_context().get_node_id())
+    return _KEY + node.encode(), node
+
+
+# Ray's own types for these are incomplete
+_put = cast("Callable[..., bool]", cast("Any", internal_kv)._internal_kv_put)
+_get = cast("Callable[..., bytes | None]", cast("Any", internal_kv)._internal_kv_get)
+_del = cast("Callable[..., int]", cast("Any", internal_kv)._internal_kv_del)
+_list = cast("Callable[..., list[bytes]]", cast("Any", internal_kv)._internal_kv_list)
