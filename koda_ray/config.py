@@ -190,6 +190,7 @@ class Settings(BaseSettings):
     user_assets: int = Field(1000, ge=1, validation_alias="KODA_USER_ASSETS")
     user_asset_mb: int = Field(4096, ge=1, validation_alias="KODA_USER_ASSET_MB")
     user_sessions: int = Field(200, ge=1, validation_alias="KODA_USER_SESSIONS")
+    max_sessions_per_user: int = Field(5000, ge=0, validation_alias="KODA_MAX_SESSIONS_PER_USER")
     user_renders: int = Field(2000, ge=1, validation_alias="KODA_USER_RENDERS")
     user_render_s: float = Field(120_000.0, gt=0, validation_alias="KODA_USER_RENDER_S")
     user_stored_mb: int = Field(102_400, ge=1, validation_alias="KODA_USER_STORED_MB")

@@ -182,11 +182,9 @@ class RayDirectory:
                 return await self._calls.find(session_id, row.activation)
         return None
 
-    async def fork(
-        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
-    ) -> str:
+    async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
         """Make a session of another one's past, in a process of its own; see `Forks`."""
-        return await self._forks.fork(session_id=session_id, user_id=user_id, point=point, key=key, body=body)
+        return await self._forks.fork(session_id=session_id, user_id=user_id, point=point, key=key)
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
         """Remove a session with its actor, sandboxes, files, videos and rows; see `Removal` for what stays and why.

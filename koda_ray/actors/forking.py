@@ -13,7 +13,6 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import ray
-from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.timeline import fork_session
@@ -21,6 +20,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import KodaError, Unavailable
 from koda_ray.render.presence import Presence
 from koda_ray.resources import SESSION_RESOURCE
+from koda_ray.state.records import SessionRoom
 
 __all__ = ["FORK_S", "Forks"]
 
@@ -41,9 +41,7 @@ class Forks:
         self._presence = presence
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def fork(
-        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
-    ) -> str:
+    async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
         """Make a session of another one's past; see `fork_session`, whose errors this raises.
 
         Returns:
@@ -53,7 +51,7 @@ class Forks:
             Unavailable: It was not made within `FORK_S` seconds, or its process was ended.
         """
         turn = self._turns.setdefault(user_id, asyncio.Lock())
-        asked = {"session_id": session_id, "user_id": user_id, "point": point, "key": key, "body": dict(body)}
+        asked = {"session_id": session_id, "user_id": user_id, "point": point, "key": key}
         try:
             async with asyncio.timeout(FORK_S), turn:
                 return await self._made(asked)
@@ -88,7 +86,8 @@ async def _forked(settings: Settings, **asked: Any) -> str:
 
     store = await open_store(settings)
     try:
-        return await fork_session(store, asked.pop("session_id"), **asked)
+        room = SessionRoom(sessions=settings.max_sessions_per_user or None)
+        return await fork_session(store, asked.pop("session_id"), room=room, **asked)
     finally:
         await store.close()
 

@@ -29,6 +29,7 @@ from koda_ray.state.records import (
     CommandRecord,
     JobRecord,
     MessageRecord,
+    SessionRoom,
     ToolCallRecord,
 )
 from koda_ray.state.store import Store
@@ -81,23 +82,37 @@ def put_back(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Chang
 
 
 async def fork_session(
-    store: Store, session_id: str, *, user_id: str, point: str | None, key: str, body: dict[str, JsonValue]
+    store: Store, session_id: str, *, user_id: str, point: str | None, key: str, room: SessionRoom | None = None
 ) -> str:
     """Make a session of another one's past; no file is copied, and nothing begins to work.
 
     Of what its person allowed the other one, it may use what is left; what settings allow begins anew.
 
+    Args:
+        store: The database.
+        session_id: The other one.
+        user_id: Whose both are.
+        point: Of which moment; as it is now when None.
+        key: The same one for the same point of the same session gives the same fork.
+        room: What the user may have with it.
+
     Returns:
-        Its id; the same ``key`` with the same body gives the same one.
+        Its id.
 
     Raises:
         NotFound: There is no such session of this user, or it has no such point.
         Conflict: The key was used for something else.
+        LimitReached: With it, the user would have more than ``room``.
     """
     accounts = await store.accounts(user_id, [session_id])
     spent = Amounts.of(accounts[0].spent) if accounts else Amounts()
     made, _ = await store.fork(
-        session_id, user_id=user_id, point=point, key=key, body=body, plan=lambda past: forked(past, spent, at=now())
+        session_id,
+        user_id=user_id,
+        point=point,
+        key=key,
+        body={"fork": session_id, "at": point},
+        plan=lambda past: replace(forked(past, spent, at=now()), room=room),
     )
     return made.id
 

@@ -42,7 +42,8 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
         for name, used, of, _ in lines:
             console.file.write(f"{name}\t{used}\t{of}\n")
         if isinstance(found, UserUsage):
-            console.file.write(f"awake\t{found.awake}\tof {found.most_awake}\n")
+            for name, used, of, _ in _room_lines(found):
+                console.file.write(f"{name}\t{used}\t{of}\n")
         return
     whose = found.session_id if isinstance(found, SessionUsage) else f"all work in {found.month}"
     console.print(f"[dim]{whose}[/dim]\n")
@@ -52,8 +53,8 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
     for name, used, of, share in lines:
         table.add_row(f"  {name}", Text(used, justify="right"), Text(of, style="dim"), _bar(share))
     if isinstance(found, UserUsage):
-        awake, of = Text(str(found.awake), justify="right"), Text(f"of {found.most_awake}", style="dim")
-        table.add_row("  awake", awake, of, _bar(found.awake / found.most_awake))
+        for name, used, of, share in _room_lines(found):
+            table.add_row(f"  {name}", Text(used, justify="right"), Text(of, style="dim"), _bar(share))
     console.print(table)
     if found.spent.unpriced_tokens:
         console.print(
@@ -67,6 +68,17 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
                 usage_lines(part.spent, Usage(), Budget()), _NAMES, strict=True
             ) if getattr(part.spent, name)]  # fmt: skip
             console.print(Text(f"  {part.kind:<8} {who}  {part.count} x  {', '.join(amounts)}", style="dim"))
+
+
+def _room_lines(found: UserUsage) -> list[tuple[str, str, str, float | None]]:
+    """Say what there is now, as `usage_lines` says what was used."""
+    most = found.most_sessions
+    stored, of = found.stored_bytes / 1e6, found.most_stored_bytes / 1e6
+    return [
+        ("awake", str(found.awake), f"of {found.most_awake}", found.awake / found.most_awake),
+        ("sessions", f"{found.sessions:,}", f"of {most:,}" if most else "", found.sessions / most if most else None),
+        ("stored", f"{stored:,.1f} MB", f"of {of:,.0f} MB", stored / of),
+    ]
 
 
 def _bar(share: float | None) -> Text:

@@ -58,14 +58,13 @@ class SessionDirectory(Protocol):
         """Say how many subscribers follow a session here; never activates."""
         ...
 
-    def fork(
-        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
-    ) -> Coroutine[Any, Any, str]:
+    def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> Coroutine[Any, Any, str]:
         """Make a session of another one's past, without holding that past here; returns its id.
 
         Raises:
             NotFound: There is no such session of this user, or it has no such point.
             Conflict: The key was used for something else; retryable where it is being used right now.
+            LimitReached: The user has as many sessions as one may.
             Unavailable: It was not made in time.
         """
         ...

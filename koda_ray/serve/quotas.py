@@ -14,10 +14,10 @@ from datetime import timedelta
 from koda_ray.config import Settings
 from koda_ray.errors import LimitReached
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.state.records import RenderRoom, SessionRecord
+from koda_ray.state.records import RenderRoom, SessionRecord, SessionRoom
 from koda_ray.types import now
 
-__all__ = ["MAX_STREAMS", "SPARE_REQUESTS", "Streams", "may_wake", "render_room"]
+__all__ = ["MAX_STREAMS", "SPARE_REQUESTS", "Streams", "may_wake", "render_room", "session_room"]
 
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
@@ -104,6 +104,16 @@ def render_room(settings: Settings) -> RenderRoom:
     """Return what a user may have of page renders."""
     return RenderRoom(
         renders=settings.user_renders, video_s=settings.user_render_s, stored_bytes=settings.user_stored_mb << 20
+    )
+
+
+def session_room(settings: Settings, *, more: int = 0) -> SessionRoom:
+    """Return what a user may have of sessions; ``more`` are to be made right after one."""
+    return SessionRoom(
+        sessions=settings.max_sessions_per_user or None,
+        awake=settings.user_sessions,
+        stored_bytes=settings.user_stored_mb << 20,
+        more=more,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from koda_ray.agent.purse import month as this_month
 from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
+from koda_ray.serve.quotas import session_room
 from koda_ray.state.census import MONTH
 from koda_ray.state.charges import AccountRecord, ChargeRecord
 from koda_ray.state.records import SessionRecord
@@ -44,13 +45,18 @@ async def user_usage(store: Store, user_id: str, settings: Settings, *, month: s
     """Show what all of a user's work has used in a month; the present one when None."""
     account = this_month() if month is None else f"{MONTH}{month}"
     accounts = await store.accounts(user_id, [account])
+    room, taken = session_room(settings), await store.room_taken(user_id)
     return UserUsage(
         month=account.removeprefix(MONTH),
         spent=_spent(accounts),
         held=_held(accounts),
         budget=settings.user_budget,
-        awake=await store.awake_sessions(user_id),
+        awake=taken.awake or 0,
         most_awake=settings.user_sessions,
+        sessions=taken.sessions or 0,
+        most_sessions=room.sessions,
+        stored_bytes=taken.stored_bytes or 0,
+        most_stored_bytes=settings.user_stored_mb << 20,
     )
 
 

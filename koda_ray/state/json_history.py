@@ -17,6 +17,7 @@ from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_jso
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_inbox import room_taken
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
@@ -45,7 +46,7 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, no_such, replaced, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, replaced, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.types import NodeState, now
 
@@ -315,6 +316,8 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
         belongs(job, session_id, user_id)
         put_job(change, job)
     put_events(change, user_id, number(session_id, len(fork.events), 0, fork.events))
+    if fork.room is not None:
+        check_sessions(fork.room, room_taken(change.tables, user_id))
     return record
 
 

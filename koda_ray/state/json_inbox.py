@@ -8,16 +8,17 @@ from datetime import datetime
 from typing import cast
 
 from koda_ray.state.inbox import Judge, is_awake, see_room
+from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import CommandRecord, SessionRecord
+from koda_ray.state.records import CommandRecord, SessionRecord, SessionRoom
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash
 from koda_ray.types import now
 
-__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "take_out"]
+__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "room_taken", "take_out"]
 
 
 class JsonInbox:
@@ -97,6 +98,16 @@ def count_awake(tables: Tables, user_id: str) -> int:
             or (row["lease_until"] is not None and str(row["lease_until"]) > at)
         )
         for row in tables.of("sessions")
+    )
+
+
+def room_taken(tables: Tables, user_id: str) -> SessionRoom:
+    """Count what a user has of sessions."""
+    mine = words(user_id)
+    return SessionRoom(
+        sessions=sum(row["user_id"] == mine and row["status"] != "closed" for row in tables.of("sessions")),
+        awake=count_awake(tables, user_id),
+        stored_bytes=count_stored(tables, user_id),
     )
 
 

@@ -18,7 +18,7 @@ from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.content import after_removal
 from koda_ray.state.inbox import is_awake, superseded
-from koda_ray.state.json_accounts import JsonAccounts, count_stored, ensure_project, give_assets
+from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
 from koda_ray.state.json_census import JsonCensus
 from koda_ray.state.json_charges import JsonCharges, remove_charges
@@ -27,7 +27,7 @@ from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
-from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake
+from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake, room_taken
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -36,8 +36,8 @@ from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord
-from koda_ray.state.refusals import Repeated, check_stored, no_such, too_many_awake, used_for_another
+from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord, SessionRoom
+from koda_ray.state.refusals import Repeated, check_sessions, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, number
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, now
@@ -109,8 +109,7 @@ class JSONStore(
         *,
         key: str,
         body: dict[str, JsonValue],
-        most_awake: int | None = None,
-        most_bytes: int | None = None,
+        room: SessionRoom | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, session_id, trace = body_hash(body), state.session_id, trace_parent()
@@ -153,10 +152,8 @@ class JSONStore(
             put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
             if state.asset_ids:
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
-            if most_awake is not None and count_awake(change.tables, state.user_id) > most_awake:
-                raise too_many_awake(most_awake)
-            if most_bytes is not None:
-                check_stored(count_stored(change.tables, state.user_id), most_bytes)
+            if room is not None:
+                check_sessions(room, room_taken(change.tables, state.user_id))
             return _session(change.tables, session_id), True
 
         return await after_removal(
@@ -166,6 +163,10 @@ class JSONStore(
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that are held, or owe work."""
         return await self._database.read(lambda tables: count_awake(tables, user_id))
+
+    async def room_taken(self, user_id: str) -> SessionRoom:
+        """Count what a user has of all that `SessionRoom` limits."""
+        return await self._database.read(lambda tables: room_taken(tables, user_id))
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""

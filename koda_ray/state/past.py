@@ -27,6 +27,7 @@ from koda_ray.state.records import (
     JobRecord,
     MessageRecord,
     SessionRecord,
+    SessionRoom,
     ToolCallRecord,
 )
 from koda_ray.types import NodeState
@@ -183,7 +184,7 @@ class Change:
 class ForkedSession:
     """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
 
-    Messages and checkpoints keep the numbers that they are given.
+    Messages and checkpoints keep the numbers that they are given. ``room`` is what its user may have with it.
     """
 
     state: NodeState
@@ -197,6 +198,7 @@ class ForkedSession:
     assets: list[AssetRecord]
     jobs: list[JobRecord]
     events: list[NewEvent]
+    room: SessionRoom | None = None
 
 
 class HistoryStore(Protocol):
@@ -260,6 +262,7 @@ class HistoryStore(Protocol):
         Raises:
             NotFound: As `past`.
             Conflict: As `past`, or the key or the id that the plan says belongs to another session.
+            LimitReached: With it, the user would have more than the plan's ``room``; nothing was made.
         """
         ...
 

@@ -39,6 +39,7 @@ __all__ = [
     "RendersSought",
     "SessionLabel",
     "SessionRecord",
+    "SessionRoom",
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
@@ -256,6 +257,23 @@ class RenderRoom:
     renders: int | None = None
     video_s: float | None = None
     stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRoom:
+    """What a user may have of sessions, counted by the write that makes another; None for any number.
+
+    Attributes:
+        sessions: How many there are, asleep or awake; those whose deletion has begun do not count.
+        awake: How many of them are awake (see `Store.awake_sessions`).
+        stored_bytes: How much all that the user has stored takes, before another begins.
+        more: How many are to be made right after this one, for which there has to be room too.
+    """
+
+    sessions: int | None = None
+    awake: int | None = None
+    stored_bytes: int | None = None
+    more: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from koda_ray.errors import Conflict, Fenced, KodaError, LimitReached, NotFound
-from koda_ray.state.records import RenderRoom
+from koda_ray.state.records import RenderRoom, SessionRoom
 
 __all__ = [
     "Repeated",
     "attached",
     "belongs",
     "check_room",
+    "check_sessions",
     "check_stored",
     "no_such",
     "replaced",
@@ -81,6 +82,29 @@ def too_many_awake(most: int) -> LimitReached:
         setting="KODA_USER_SESSIONS",
         way_out="wait until one sleeps (a while after its work is done), cancel or delete one",
     )
+
+
+def check_sessions(room: SessionRoom, after: SessionRoom) -> None:
+    """Refuse a session that is more than a user may have.
+
+    Args:
+        room: What the user may have.
+        after: What there is with it; what of it nobody limits may be left out.
+
+    Raises:
+        LimitReached: What of it is too much.
+    """
+    if room.sessions is not None and (after.sessions or 0) + room.more > room.sessions:
+        raise too_many(
+            "sessions",
+            most=room.sessions,
+            setting="KODA_MAX_SESSIONS_PER_USER",
+            way_out="delete one that you need no more (`koda delete`)",
+        )
+    if room.awake is not None and (after.awake or 0) + room.more > room.awake:
+        raise too_many_awake(room.awake)
+    if room.stored_bytes is not None:
+        check_stored(after.stored_bytes or 0, room.stored_bytes)
 
 
 def too_many_renders(most: int) -> LimitReached:

@@ -36,17 +36,26 @@ from koda_ray.state.records import (
     OwedWork,
     SessionLabel,
     SessionRecord,
+    SessionRoom,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, check_stored, no_such, too_many_awake, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, session
-from koda_ray.state.sql_accounts import SqlAccounts, count_stored, ensure_project, give_assets
+from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
-from koda_ray.state.sql_inbox import SqlInbox, count_awake, sessions_owing, take_out, why_not_activated
+from koda_ray.state.sql_inbox import (
+    ALL_ROOM,
+    SqlInbox,
+    count_awake,
+    room_taken,
+    sessions_owing,
+    take_out,
+    why_not_activated,
+)
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
@@ -140,8 +149,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         *,
         key: str,
         body: dict[str, JsonValue],
-        most_awake: int | None = None,
-        most_bytes: int | None = None,
+        room: SessionRoom | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, trace = body_hash(body), trace_parent()
@@ -179,10 +187,8 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
                 if state.asset_ids:
                     give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
-                if most_awake is not None and count_awake(connection, state.user_id) > most_awake:
-                    raise too_many_awake(most_awake)
-                if most_bytes is not None:
-                    check_stored(count_stored(connection, state.user_id), most_bytes)
+                if room is not None:
+                    check_sessions(room, room_taken(connection, state.user_id, room))
                 return session(made), True
             same = and_(_S.user_id == state.user_id, _S.create_key == key)
             row = connection.execute(select(schema.sessions).where(same)).one_or_none()
@@ -199,6 +205,10 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that are held, or owe work."""
         return await self._database.read(lambda connection: count_awake(connection, user_id))
+
+    async def room_taken(self, user_id: str) -> SessionRoom:
+        """Count what a user has of all that `SessionRoom` limits."""
+        return await self._database.read(lambda connection: room_taken(connection, user_id, ALL_ROOM))
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""

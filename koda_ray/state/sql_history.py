@@ -45,9 +45,10 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, no_such, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, record, session
 from koda_ray.state.sql_content import may_begin
+from koda_ray.state.sql_inbox import room_taken
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
 from koda_ray.state.sql_points import SqlPointLookup, counted, points_of
@@ -219,6 +220,8 @@ class SqlHistory(SqlParts):
             belongs(job, session_id, user_id)
             put_job(self._database, connection, job)
         add_events(connection, user_id, number(session_id, len(fork.events), 0, fork.events))
+        if fork.room is not None:
+            check_sessions(fork.room, room_taken(connection, user_id, fork.room))
         return session(row)
 
     async def points(

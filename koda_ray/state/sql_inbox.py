@@ -12,16 +12,28 @@ from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.inbox import Judge, is_awake, see_room, superseded
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import CommandRecord, OwedWork
+from koda_ray.state.records import CommandRecord, OwedWork, SessionRoom
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
+from koda_ray.state.sql_accounts import count_stored
 from koda_ray.state.sql_content import take_turn
 from koda_ray.types import now
 
-__all__ = ["SqlInbox", "count_asked", "count_awake", "sessions_owing", "take_out", "why_not_activated"]
+__all__ = [
+    "ALL_ROOM",
+    "SqlInbox",
+    "count_asked",
+    "count_awake",
+    "room_taken",
+    "sessions_owing",
+    "take_out",
+    "why_not_activated",
+]
 
 _S = schema.sessions.c
 _I = schema.inbox.c
+ALL_ROOM = SessionRoom(sessions=0, awake=0, stored_bytes=0)
+"""With it, everything is counted."""
 
 
 class SqlInbox:
@@ -92,6 +104,16 @@ def count_awake(connection: Connection, user_id: str) -> int:
     awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
     mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
     return connection.execute(mine).scalar_one()
+
+
+def room_taken(connection: Connection, user_id: str, room: SessionRoom) -> SessionRoom:
+    """Count what a user has of sessions, as far as ``room`` limits it; whose turn it is (`take_turn`) counts alone."""
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
+    return SessionRoom(
+        sessions=None if room.sessions is None else connection.execute(mine).scalar_one(),
+        awake=None if room.awake is None else count_awake(connection, user_id),
+        stored_bytes=None if room.stored_bytes is None else count_stored(connection, user_id),
+    )
 
 
 def take_out(connection: Connection, session_id: str, key: str) -> None:

@@ -42,6 +42,7 @@ from koda_ray.state.records import (
     RendersSought,
     SessionLabel,
     SessionRecord,
+    SessionRoom,
     ToolCallRecord,
     ToolCallStatus,
 )
@@ -112,8 +113,7 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         *,
         key: str,
         body: dict[str, JsonValue],
-        most_awake: int | None = None,
-        most_bytes: int | None = None,
+        room: SessionRoom | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
 
@@ -126,13 +126,17 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
         Raises:
             NotFound: One of the assets is not there or another user's; nothing was made.
             Conflict: The key, or one of the assets, belongs to another session; nothing was made.
-            LimitReached: ``most_awake`` of the user's sessions are awake (see `awake_sessions`), which holds however
-                many are made at once; or the user's videos and files have ``most_bytes`` already; nothing was made.
+            LimitReached: With it, the user would have more than ``room``, or has stored as much already; nothing was
+                made. It holds however many are made at once.
         """
         ...
 
     async def awake_sessions(self, user_id: str) -> int:
         """Count a user's sessions that have a process, or will have one: they owe work, or are asked something."""
+        ...
+
+    async def room_taken(self, user_id: str) -> SessionRoom:
+        """Count what a user has of all that `SessionRoom` limits."""
         ...
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:

@@ -47,7 +47,8 @@ class SessionUsage(Model):
 class UserUsage(Model):
     """What all of a user's work has used in a month (UTC), and holds, beside the limits of the server's settings.
 
-    ``awake`` are the sessions that have a process now, or are about to get one; no more than ``most_awake`` may.
+    ``awake`` are the sessions that have a process now, or are about to get one; no more than ``most_awake`` may. There
+    are ``sessions`` in all, any number where ``most_sessions`` is null, and ``stored_bytes`` of videos and files.
     """
 
     month: str
@@ -56,3 +57,7 @@ class UserUsage(Model):
     budget: Budget
     awake: int
     most_awake: int
+    sessions: int
+    most_sessions: int | None
+    stored_bytes: int
+    most_stored_bytes: int

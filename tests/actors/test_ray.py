@@ -183,7 +183,7 @@ async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(pla
         long = [{"type": "text", "text": "x" * 500_000}]
         await place.store.commit(mine.id, mine.epoch, Batch(messages=[replace(records.message(mine, n), content=long)]))
     said = await place.store.messages(mine.id)
-    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "key": "fork", "body": {}}
+    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "key": "fork"}
     refused = {"point": "msg_nonsense", **asked, "key": "none"}
     with pytest.raises(NotFound) as caught:  # and whatever is loaded once is loaded
         await place.directory.fork(**refused)
@@ -204,7 +204,7 @@ async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(pla
 @pytest.mark.full
 async def test_a_fork_whose_process_is_ended_may_be_made_again(place: Place) -> None:
     mine = await records.active_session(place.store)
-    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "point": None, "key": "fork", "body": {}}
+    asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "point": None, "key": "fork"}
 
     def processes() -> list[psutil.Process]:
         return [each for each in psutil.Process().children(recursive=True) if each.name() == "ray::fork"]

@@ -136,9 +136,7 @@ async def test_a_session_goes_back_forward_and_another_way(world: SessionWorld) 
     # another way from the first preview, in a session of its own, while this one stays as it is
     before = await as_it_is(world, session)
     key = new_id("cmd")
-    fork_id = await fork_session(
-        store, session.session_id, user_id="local", point=at_first.id, key=key, body={"at": at_first.id}
-    )
+    fork_id = await fork_session(store, session.session_id, user_id="local", point=at_first.id, key=key)
     assert await as_it_is(world, session) == before
     fork = await world.activate(fork_id, director)
     assert fork.state.phase == "preview" and fork.state.forked_from == session.session_id
@@ -213,9 +211,7 @@ async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(world: S
     assert session.state.owes == "execute"
     for point in ("msg_nonsense", UNDO):
         with pytest.raises(NotFound):
-            await fork_session(
-                world.store, session.session_id, user_id="local", point=point, key=new_id("cmd"), body={}
-            )
+            await fork_session(world.store, session.session_id, user_id="local", point=point, key=new_id("cmd"))
 
 
 async def two_steps(world: SessionWorld) -> tuple[str, str]:
@@ -246,9 +242,7 @@ async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(wor
     await session.agents.add_user("none", await session.workbench.keep({"src/App.tsx": "// 2"}))
     assert await kinds(session) == ({}, ("src/later",))
 
-    fork_id = await fork_session(
-        world.store, session.session_id, user_id="local", point=point.id, key=new_id("cmd"), body={"at": point.id}
-    )
+    fork_id = await fork_session(world.store, session.session_id, user_id="local", point=point.id, key=new_id("cmd"))
     fork = await world.activate(fork_id, world.model(studio_model()))
     assert await kinds(fork) == then
     await world.say(session, "rewind", to=point.id)

@@ -154,7 +154,7 @@ class Sessions(RuleBasedStateMachine):
         was = self.runner.run(self.store.past(self.core.session_id, point=point)).state
         before = self.runner.run(self.store.get_session(self.core.session_id))
         made = self.runner.run(
-            fork_session(self.store, self.core.session_id, user_id="ann", point=point, key=new_id("cmd"), body={})
+            fork_session(self.store, self.core.session_id, user_id="ann", point=point, key=new_id("cmd"))
         )
         assert self.runner.run(self.store.get_session(self.core.session_id)) == before
         row = self.runner.run(self.store.get_session(made))

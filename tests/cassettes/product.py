@@ -69,10 +69,8 @@ class Product:
         if session_id in self._active:
             await self._active[session_id][0].watch(watchers)
 
-    async def fork(
-        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
-    ) -> str:
-        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, body=dict(body))
+    async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
+        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key)
 
     async def delete(self, *, session_id: str, user_id: str) -> None:
         closed = await self.store.close_session(session_id, user_id=user_id)

@@ -60,6 +60,35 @@ async def test_sessions_awake(tmp_path: Path) -> None:
             await ada.preview(row.id)
 
 
+async def test_sessions_in_all(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_MAX_SESSIONS_PER_USER=3) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        KodaClient(koda.url, key="b" * 32) as bob,
+    ):
+        first = await ada.create(PROMPT, key="first")
+        await ada.create(PROMPT)
+        takes = {"prompt": PROMPT, "takes": 2}
+        assert is_refused(await http.post("/v1/takes", json=takes, headers=head("ada") | {"Idempotency-Key": "t"}))
+        assert len(await sessions_of(ada)) == 2, "of takes that have no room, none is made"
+        await ada.fork(first.session_id)
+        with pytest.raises(LimitReached, match=r"more than 3 sessions.*delete one.*KODA_MAX_SESSIONS_PER_USER"):
+            await ada.create(PROMPT)
+        assert is_refused(await http.post(f"/v1/sessions/{first.session_id}/fork", json={}, headers=head("ada")))
+        assert (await ada.create(PROMPT, key="first")).session_id == first.session_id, "a repeat is no other"
+        used = await ada.usage()
+        assert (used.sessions, used.most_sessions) == (3, 3) and (await bob.usage()).sessions == 0
+        await bob.create(PROMPT)
+        for session_id in (await sessions_of(ada))[:2]:
+            await ada.delete(session_id)
+        made = await http.post("/v1/takes", json=takes, headers=head("ada") | {"Idempotency-Key": "t"})
+        assert made.status_code == 202 and len(await sessions_of(ada)) == 3
+    async with world(tmp_path, KODA_MAX_SESSIONS_PER_USER=0) as koda, KodaClient(koda.url) as client:
+        await client.create(PROMPT)
+        assert (await client.usage()).most_sessions is None
+
+
 async def test_sessions_that_are_woken_at_once(tmp_path: Path) -> None:
     async with (
         world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_SESSIONS=2) as koda,

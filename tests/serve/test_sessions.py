@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
-from koda_ray.state.records import SessionRecord
+from koda_ray.state.records import SessionRecord, SessionRoom
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import NodeState, PermissionRule, RenderOptions, SceneEdit, SessionOptions, SessionPermissions, now
 from koda_ray.wire import Capabilities
@@ -95,11 +95,10 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
         *,
         key: str,
         body: dict[str, JsonValue],
-        most_awake: int | None = None,
-        most_bytes: int | None = None,
+        room: SessionRoom | None = None,
     ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body, most_awake=most_awake, most_bytes=most_bytes)
+        made = await usual(state, key=key, body=body, room=room)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):

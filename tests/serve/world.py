@@ -37,7 +37,15 @@ from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps, ClusterEyes
 from koda_ray.serve.signing import Signer
 from koda_ray.state import checkpoint
-from koda_ray.state.records import ApprovalRecord, Batch, CheckpointRecord, CommandRecord, JobRecord, SessionRecord
+from koda_ray.state.records import (
+    ApprovalRecord,
+    Batch,
+    CheckpointRecord,
+    CommandRecord,
+    JobRecord,
+    SessionRecord,
+    SessionRoom,
+)
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, thumbnail_key, video_key
 from koda_ray.types import (
@@ -116,6 +124,7 @@ class ScriptedDirectory:
     hold: set[str] = field(default_factory=set)
     asks: bool = True
     most_awake: int | None = None
+    fork_room: SessionRoom | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
     slow_s: float = 0.0
@@ -167,10 +176,8 @@ class ScriptedDirectory:
         self._rows[row.id] = replace(row, state=change.state, seq=sent[-1].seq)
         return change.batch.command
 
-    async def fork(
-        self, *, session_id: str, user_id: str, point: str | None, key: str, body: Mapping[str, JsonValue]
-    ) -> str:
-        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, body=dict(body))
+    async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
+        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, room=self.fork_room)
 
     async def wake(self, session_id: str) -> None:
         async with self._lock:
@@ -456,7 +463,8 @@ async def world(
     store = SqlStore.from_settings(made)
     await store.open()
     storage = Storage.from_settings(made)
-    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions)
+    room = SessionRoom(sessions=made.max_sessions_per_user or None)
+    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions, fork_room=room)
     deps = ApiDeps(
         settings=made,
         store=store,

@@ -93,9 +93,7 @@ async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(worl
     await source.agents.add_user("and on")
     await tools.keep({"src/App.tsx": APP.replace("#3B82F6", "#EF4444")})
     await tools.shown()  # what worked later is not that session's
-    fork_id = await fork_session(
-        world.store, source.session_id, user_id="local", point=point.id, key=new_id("cmd"), body={"at": point.id}
-    )
+    fork_id = await fork_session(world.store, source.session_id, user_id="local", point=point.id, key=new_id("cmd"))
     await source.close()
     removal = Removal(store=world.store, storage=world.storage, sandboxes=world.sandboxes)
     await removal.finish(await world.store.close_session(source.session_id, user_id="local"))

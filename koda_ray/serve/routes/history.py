@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import JsonValue
 
 from koda_ray.agent.memory import is_summary
 from koda_ray.errors import Conflict
@@ -66,7 +65,7 @@ async def messages(
     operation_id="fork",
     summary="Make another session at a point of this one",
     status_code=202,
-    responses=responses(401, 404, 409, 413, 422, 503),
+    responses=responses(401, 404, 409, 413, 422, 429, 503),
 )
 async def fork(
     row: OwnSession,
@@ -81,14 +80,11 @@ async def fork(
     No file is stored twice, and this session is not changed, whatever it is doing.
     """
     point = body.at if body else None
-    asked: dict[str, JsonValue] = {"fork": row.id, "at": point}
 
     async def work() -> str:
         for _ in range(_TRIES):
             try:
-                return await deps.directory.fork(
-                    session_id=row.id, user_id=row.user_id, point=point, key=key, body=asked
-                )
+                return await deps.directory.fork(session_id=row.id, user_id=row.user_id, point=point, key=key)
             except Conflict as error:  # the same request, made twice at once
                 if not error.retryable:
                     raise

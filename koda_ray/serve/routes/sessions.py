@@ -12,10 +12,11 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, 
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import session_room
 from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionLabel, SessionRecord
 from koda_ray.types import NodeState, Phase, new_id
-from koda_ray.wire import CreateSession, LabelSession, SessionCreated, SessionPage, SessionView, WhoseTurn
+from koda_ray.wire import CreateSession, CreateTakes, LabelSession, SessionCreated, SessionPage, SessionView, WhoseTurn
 
 __all__ = ["begun", "created", "default_project", "node_of", "router", "session_of"]
 
@@ -48,7 +49,8 @@ async def create_session(
 async def begun(
     body: CreateSession, user: str, key: str, deps: ApiDeps, *, group: str | None = None, take: int | None = None
 ) -> SessionRecord:
-    """Record a session; ``group`` and ``take`` where it is one of several takes."""
+    """Record a session; ``group`` and ``take`` where it is one of several takes, the later ones of which fit too."""
+    more = body.takes - take if isinstance(body, CreateTakes) and take is not None else 0
     await deps.store.ensure_user(user)
     project = body.project_id or default_project(user)
     await deps.store.ensure_project(user, project, project)
@@ -78,8 +80,7 @@ async def begun(
         state,
         key=key,
         body=asked if take is None else {**asked, "take": take},
-        most_awake=deps.settings.user_sessions,
-        most_bytes=deps.settings.user_stored_mb << 20,
+        room=session_room(deps.settings, more=more),
     )
     return row
 

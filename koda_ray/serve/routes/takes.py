@@ -29,8 +29,8 @@ async def create_takes(
 ) -> TakesCreated:
     """Record 2 to 4 sessions, each of which looks different, and let their agents begin.
 
-    They are listed by `GET /v1/sessions?group=...`. Where a limit is reached in between, those before it are there; the
-    same request with the same key makes the others later.
+    They are listed by `GET /v1/sessions?group=...`. Where a limit leaves no room for all of them, none is made. Where
+    others took that room in between, those before are there; the same request with the same key makes the rest later.
     """
     if body.asset_ids:
         raise InvalidInput(

@@ -11,11 +11,13 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
-from koda_ray.state.records import Batch, JobRecord, RenderRoom, SessionRecord
+from koda_ray.state.past import ForkedSession, Past
+from koda_ray.state.records import Batch, JobRecord, RenderRoom, SessionRecord, SessionRoom
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
+from tests.state.conformance.history import forked
 from tests.state.records import SOON, active_session, new_session, say
 
 __all__ = ["ShareConformance"]
@@ -213,25 +215,25 @@ class ShareConformance:
         with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
             await store.create_job(dataclasses.replace(records.job(), kind="render"), room=room)
         with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
-            await store.create_session(records.state(), key="full", body={}, most_bytes=1000)
+            await store.create_session(records.state(), key="full", body={}, room=SessionRoom(stored_bytes=1000))
         assert await store.list_sessions("ann") == [] and await store.create_job(made, room=room)
-        await store.create_session(records.state("bob"), key="other", body={}, most_bytes=1000)
+        await store.create_session(records.state("bob"), key="other", body={}, room=SessionRoom(stored_bytes=1000))
         await store.delete_job(made.id, user_id="ann")
-        await store.create_session(records.state(), key="full", body={}, most_bytes=1000)
+        await store.create_session(records.state(), key="full", body={}, room=SessionRoom(stored_bytes=1000))
 
     async def test_a_user_has_so_many_sessions_awake_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
 
         async def make(index: int) -> SessionRecord:
-            state = records.state(owes="analyze")
-            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, most_awake=3))[0]
+            state, room = records.state(owes="analyze"), SessionRoom(awake=3)
+            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, room=room))[0]
 
         made = await asyncio.gather(*(make(index) for index in range(6)), return_exceptions=True)
         awake = [each for each in made if not isinstance(each, BaseException)]
         assert len(awake) == 3 and all(isinstance(each, LimitReached) for each in made if each not in awake)
         assert await stores[0].awake_sessions("ann") == 3 and await stores[0].awake_sessions("bob") == 0
         there, fresh = await stores[0].create_session(
-            awake[0].state, key=f"k{made.index(awake[0])}", body={}, most_awake=1
+            awake[0].state, key=f"k{made.index(awake[0])}", body={}, room=SessionRoom(awake=1)
         )
         assert not fresh and there.id == awake[0].id
         await stores[0].close_session(awake[0].id, user_id="ann")
@@ -240,6 +242,40 @@ class ShareConformance:
         assert await stores[1].awake_sessions("ann") == 3 and asleep.id != held.id
         await stores[0].release(held.id, held.epoch)
         assert await stores[1].awake_sessions("ann") == 2
+
+    @pytest.mark.quick
+    async def test_a_user_has_so_many_sessions_and_no_more(self, connect: Connect) -> None:
+        stores, room = [await connect(), await connect()], SessionRoom(sessions=3)
+
+        async def make(index: int, user: str = "ann", *, more: int = 0) -> SessionRecord:
+            wanted = dataclasses.replace(room, more=more)
+            state = records.state(user)
+            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, room=wanted))[0]
+
+        async def fork(index: int, of: SessionRecord) -> SessionRecord:
+            def plan(past: Past) -> ForkedSession:
+                return dataclasses.replace(forked(past), room=room)
+
+            asked = {"user_id": "ann", "point": None, "key": f"f{index}", "body": {}, "plan": plan}
+            return (await stores[index % 2].fork(of.id, **asked))[0]
+
+        first = await make(0)
+        made = await asyncio.gather(
+            *(make(index) for index in range(1, 4)), *(fork(index, first) for index in range(3)), return_exceptions=True
+        )
+        there = [each for each in made if isinstance(each, SessionRecord)]
+        refused = [each for each in made if isinstance(each, LimitReached)]
+        assert (len(there), len(refused)) == (2, 4), made
+        assert "more than 3 sessions" in refused[0].message and "KODA_MAX_SESSIONS_PER_USER" in refused[0].message
+        assert len(await stores[0].list_sessions("ann")) == 3, "nothing is left of what was refused"
+        assert (await make(0)).id == first.id, "a repeat is no other"
+        await make(0, "bob")
+        taken = await stores[0].room_taken("ann")
+        assert (taken.sessions, taken.awake, taken.stored_bytes) == (3, 0, 0)
+        await stores[0].close_session(first.id, user_id="ann")
+        with pytest.raises(LimitReached):
+            await make(7, more=1)
+        assert (await make(7)).user_id == "ann", "one whose deletion has begun does not count"
 
     async def test_of_sessions_that_are_woken_at_once_so_many_are_and_no_more(self, connect: Connect) -> None:
         stores, until = [await connect(), await connect()], now() + timedelta(seconds=60)
