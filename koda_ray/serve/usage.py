@@ -7,7 +7,7 @@ from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
 from koda_ray.serve.quotas import session_room
 from koda_ray.state.census import MONTH
-from koda_ray.state.charges import AccountRecord, ChargeRecord
+from koda_ray.state.charges import AccountRecord
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Budget
@@ -19,10 +19,7 @@ __all__ = ["session_usage", "usage_of", "user_usage"]
 async def session_usage(store: Store, row: SessionRecord, settings: Settings) -> SessionUsage:
     """Show what a session has used."""
     accounts = await store.accounts(row.user_id, [row.id])
-    parts: dict[tuple[str, str, str], list[ChargeRecord]] = {}
-    for charge in await store.charges(row.id):
-        if charge.spent:
-            parts.setdefault((charge.kind, charge.agent, charge.model), []).append(charge)
+    parts = await store.charged(row.id)
     return SessionUsage(
         session_id=row.id,
         spent=_spent(accounts),
@@ -30,13 +27,13 @@ async def session_usage(store: Store, row: SessionRecord, settings: Settings) ->
         budget=(row.state.budget or Budget()).over(settings.budget),
         parts=tuple(
             UsagePart(
-                kind=kind,  # pyright: ignore[reportArgumentType] - one of the ledger's kinds
-                agent=agent or None,
-                model=model or None,
-                count=len(charges),
-                spent=usage_of(sum((Amounts.of(charge.spent) for charge in charges), Amounts())),
+                kind=part.kind,
+                agent=part.agent or None,
+                model=part.model or None,
+                count=part.count,
+                spent=usage_of(part.spent),
             )
-            for (kind, agent, model), charges in sorted(parts.items())
+            for part in parts
         ),
     )
 

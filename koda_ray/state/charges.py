@@ -32,6 +32,7 @@ __all__ = [
     "ChargeKind",
     "ChargeRecord",
     "ChargeStatus",
+    "ChargedPart",
     "Refund",
     "Release",
     "Reserve",
@@ -68,6 +69,17 @@ class ChargeRecord:
     reason: str | None = None
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargedPart:
+    """What one agent was charged for one model, or what sandboxes or renders were, in so many charges."""
+
+    kind: ChargeKind
+    agent: str
+    model: str
+    count: int
+    spent: Amounts
 
 
 @dataclass(frozen=True, kw_only=True)

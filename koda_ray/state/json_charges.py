@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from koda_ray.budgets import Amounts
 from koda_ray.events import NewEvent
 from koda_ray.state.charges import (
     AccountRecord,
     Books,
+    ChargedPart,
     ChargeEntry,
     ChargeRecord,
     entry_accounts,
@@ -36,6 +39,24 @@ class JsonCharges:
         def work(tables: Tables) -> list[ChargeRecord]:
             rows = sorted(tables.of("charges", work_id), key=lambda row: (str(row["created_at"]), str(row["id"])))
             return [decode(ChargeRecord, row) for row in rows]
+
+        return await self._database.read(work)
+
+    async def charged(self, work_id: str, *, limit: int = 500) -> list[ChargedPart]:
+        """Sum up what one session's or job's work has cost; see `Store.charged`."""
+
+        def work(tables: Tables) -> list[ChargedPart]:
+            sums: dict[tuple[str, str, str], ChargedPart] = {}
+            for row in tables.of("charges", work_id):
+                if row["spent"]:
+                    charge = decode(ChargeRecord, row)
+                    named = (charge.kind, charge.agent, charge.model)
+                    part = sums.get(named) or ChargedPart(
+                        kind=charge.kind, agent=charge.agent, model=charge.model, count=0, spent=Amounts()
+                    )
+                    spent = part.spent + Amounts.of(charge.spent)
+                    sums[named] = replace(part, count=part.count + 1, spent=spent)
+            return [sums[named] for named in sorted(sums)[:limit]]
 
         return await self._database.read(work)
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
+from koda_ray.budgets import Amounts
 from koda_ray.events import NewEvent
 from koda_ray.state import schema
 from koda_ray.state.charges import (
     AccountRecord,
     Books,
+    ChargedPart,
     ChargeEntry,
     ChargeRecord,
     entry_accounts,
@@ -38,6 +54,34 @@ class SqlCharges:
         """Read what one session's or job's work costs, oldest first."""
         query = select(schema.charges).where(_C.work_id == work_id).order_by(_C.created_at, _C.id)
         return await self._database.records(ChargeRecord, query)
+
+    async def charged(self, work_id: str, *, limit: int = 500) -> list[ChargedPart]:
+        """Sum up what one session's or job's work has cost; see `Store.charged`."""
+        spent = type_coerce(_C.spent, Text)
+        sums = [func.sum(self._amount(spent, each.name)).label(each.name) for each in fields(Amounts)]
+        named = (_C.kind, _C.agent, _C.model)
+        query = select(*named, func.count().label("times"), *sums).where(_C.work_id == work_id, spent != "{}")
+        query = query.group_by(*named).order_by(*named).limit(limit)
+
+        def work(connection: Connection) -> list[ChargedPart]:
+            return [
+                ChargedPart(
+                    kind=row.kind,
+                    agent=row.agent,
+                    model=row.model,
+                    count=row.times,
+                    spent=Amounts.of({each.name: int(getattr(row, each.name) or 0) for each in fields(Amounts)}),
+                )
+                for row in connection.execute(query)
+            ]
+
+        return await self._database.read(work)
+
+    def _amount(self, stored: ColumnElement[str], name: str) -> ColumnElement[int]:
+        """Read one amount of those that a charge has stored as JSON; NULL where it has none of it."""
+        if self._database.is_sqlite:
+            return func.json_extract(stored, f"$.{name}", type_=BigInteger)
+        return cast(func.json_extract_path_text(cast(stored, JSON), name), BigInteger)
 
     async def accounts(self, user_id: str, ids: Sequence[str] = ()) -> list[AccountRecord]:
         """Read a user's accounts, or those named; one that nothing was charged to is not there."""

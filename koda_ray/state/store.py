@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.census import CensusStore
-from koda_ray.state.charges import AccountRecord, ChargeEntry, ChargeRecord
+from koda_ray.state.charges import AccountRecord, ChargedPart, ChargeEntry, ChargeRecord
 from koda_ray.state.content import ContentStore
 from koda_ray.state.inbox import InboxStore
 from koda_ray.state.lookout import Lookout, Newest
@@ -425,6 +425,13 @@ class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, Bo
     # what work costs
     async def charges(self, work_id: str) -> list[ChargeRecord]:
         """Read what one session's or job's work costs, oldest first."""
+        ...
+
+    async def charged(self, work_id: str, *, limit: int = 500) -> list[ChargedPart]:
+        """Sum up what one session's or job's work has cost, where it has, by kind, agent and model, in this order.
+
+        What it takes does not grow with the number of charges, but for the database.
+        """
         ...
 
     async def accounts(self, user_id: str, ids: Sequence[str] = ()) -> list[AccountRecord]:

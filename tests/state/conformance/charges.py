@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, Fenced
-from koda_ray.state.charges import Accrue, Bound, Refund, Release, Reserve, Settle
+from koda_ray.state.charges import Accrue, Bound, ChargedPart, Refund, Release, Reserve, Settle
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -45,6 +45,36 @@ class ChargeConformance:
         }
         assert [one.id for one in await store.accounts("ann", [mine.id, "none"])] == [mine.id]
         assert await store.accounts("bob") == [] and await store.charges("none") == []
+
+    @pytest.mark.quick
+    async def test_what_was_charged_is_summed_up_where_it_lies(self, store: Store) -> None:
+        mine, other = await active_session(store), await active_session(store)
+        bounds, much = records.bounds(mine), Amounts(tokens=5_000_000_000, cost_microusd=1)
+        entries = [
+            *(Settle(id=f"m{n}", spent=much, agent="a", model="m", bounds=bounds) for n in range(3)),
+            Settle(id="b", spent=Amounts(unpriced_tokens=2, tokens=2), agent="b", model=records.NAME, bounds=bounds),
+            Settle(id="sbx", kind="sandbox", spent=Amounts(sandbox_ms=90), bounds=bounds),
+            Reserve(id="open", kind="model", agent="c", amounts=TOKENS, bounds=bounds),
+            Settle(id="free", spent=Amounts(), agent="d", bounds=bounds),
+        ]
+        await store.commit(mine.id, 1, Batch(charges=entries))
+        paid = Settle(id="m0", spent=TOKENS, agent="a", model="m", bounds=records.bounds(other))
+        await store.commit(other.id, 1, Batch(charges=[paid]))
+        sandbox = ChargedPart(kind="sandbox", agent="", model="", count=1, spent=Amounts(sandbox_ms=90))
+        assert await store.charged(mine.id) == [
+            ChargedPart(
+                kind="model",
+                agent="a",
+                model="m",
+                count=3,
+                spent=Amounts(tokens=15_000_000_000, cost_microusd=3),
+            ),
+            ChargedPart(
+                kind="model", agent="b", model=records.NAME, count=1, spent=Amounts(unpriced_tokens=2, tokens=2)
+            ),
+            sandbox,
+        ]
+        assert len(await store.charged(mine.id, limit=2)) == 2 and await store.charged("none") == []
 
     async def test_the_same_charge_again_changes_nothing(self, store: Store) -> None:
         mine = await active_session(store)
