@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import get_args
 
 from koda_ray.errors import BudgetExceeded
 from koda_ray.types import Budget, Resource
 
-__all__ = ["RESOURCES", "WARN_AT", "Amounts", "Exceeded", "left_of", "limits_of", "shown", "with_limit"]
+__all__ = ["RESOURCES", "STORED", "WARN_AT", "Amounts", "Exceeded", "left_of", "limits_of", "shown", "with_limit"]
 
-RESOURCES: tuple[Resource, ...] = get_args(Resource)
+RESOURCES: tuple[Resource, ...] = ("tokens", "cost", "sandbox", "render")
+"""What work uses up, and budgets limit; what is stored is there until it is deleted."""
 WARN_AT = 0.8
 """From which share of a limit on people are warned, where nothing else is said."""
+STORED = "stored"
+"""The account of all that a user has stored."""
 _MICRO = 1_000_000
 _MS = 60_000
 
@@ -80,7 +82,7 @@ _BOUNDLESS = 2**62
 class Exceeded:
     """What did not fit: of which account, and how much was there of what.
 
-    ``account`` is a session's id, or ``month:2026-11`` for all that a user does in that month.
+    ``account`` is a session's id, ``month:2026-11`` for all that a user does in that month, or `STORED`.
     """
 
     account: str
@@ -102,6 +104,14 @@ class Exceeded:
 
     def error(self) -> BudgetExceeded:
         """Say it as an error."""
+        context = {name: getattr(self, name) for name in _EXCEEDED}
+        if self.account == STORED:
+            return BudgetExceeded(
+                f"{shown(self.resource, self.spent)} of {shown(self.resource, self.limit)} that may be yours are "
+                "stored, videos, pages, uploaded files and what sessions keep together: delete renders, sessions or "
+                "files, or have KODA_USER_STORED_MB raised",
+                context=context,
+            )
         whose = f"the user's budget for {self.account.removeprefix('month:')}" if self.is_monthly else "the budget"
         parts = [f"{shown(self.resource, self.spent)} spent"]
         parts += [f"{shown(self.resource, self.held)} held for work under way"] if self.held else []
@@ -109,7 +119,7 @@ class Exceeded:
         return BudgetExceeded(
             f"{whose} of {shown(self.resource, self.limit)} does not cover what comes next: {', '.join(parts)}; "
             "raise the limit, or stop",
-            context={name: getattr(self, name) for name in _EXCEEDED},
+            context=context,
         )
 
     @classmethod
@@ -155,3 +165,5 @@ def shown(resource: Resource, amount: int) -> str:
             return f"{amount / _MS:,.1f} min of sandbox"
         case "render":
             return f"{amount / _MS:,.1f} min of rendering"
+        case "stored":
+            return f"{amount / _MICRO:,.1f} MB"

@@ -63,8 +63,9 @@ PermissionMode = Literal["auto", "ask", "readonly", "plan"]
 """What agents may do by themselves: all that no rule forbids; a person is asked before anything changes; nothing
 changes; nothing changes until a plan was accepted."""
 
-Resource = Literal["tokens", "cost", "sandbox", "render"]
-"""What a budget limits: tokens of models, money for them, minutes of sandboxes, minutes of rendering."""
+Resource = Literal["tokens", "cost", "sandbox", "render", "stored"]
+"""What a budget limits: tokens of models, money for them, minutes of sandboxes, minutes of rendering; and bytes that a
+user has stored, which only the settings do."""
 
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0
@@ -307,8 +308,8 @@ class Paused(Model):
     """Work that waits for a person to say whether more may be used, and how it goes on then.
 
     ``limit`` is what did not suffice and ``raise_to`` what an agreeing answer sets in its place (tokens, millionths of
-    a dollar, or milliseconds); None where only whoever runs the deployment can raise it. ``question`` is the one that
-    stood before.
+    a dollar, or milliseconds); None where only whoever runs the deployment can raise it, and of bytes ``stored``, where
+    the person deletes something. ``question`` is the one that stood before.
     """
 
     phase: Phase

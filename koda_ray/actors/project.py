@@ -23,6 +23,7 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.spending import SandboxMinutes
 from koda_ray.actors.theatre import theatre_state
+from koda_ray.budgets import Exceeded
 from koda_ray.errors import Fenced, KodaError, NotFound, SandboxError, SandboxNotFound
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
@@ -74,6 +75,7 @@ class Project:
         storage: Where checkpoints and assets lie.
         lifetime_s: How long a sandbox is to live on from each extension, in seconds.
         minutes: Counts how long a sandbox is there.
+        full: Finds that the user has stored as much as they may.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class Project:
         storage: Storage,
         lifetime_s: float,
         minutes: SandboxMinutes,
+        full: Callable[[], Awaitable[Exceeded | None]],
     ) -> None:
         self._core = core
+        self._full = full
         self._provider = provider
         self._storage = storage
         self._lifetime_s = lifetime_s
@@ -96,7 +100,7 @@ class Project:
         self._stamps: dict[str, FileStamp] | None = None
         self._tree = _Tree()
         self._skips_told: Mapping[str, Skip] = {}
-        self._failure_told = False
+        self._failure_told = self._full_told = False
         self._placed: set[str] = set()
         self._extend_at = 0.0
         self._acquiring = asyncio.Lock()
@@ -318,14 +322,14 @@ class Project:
                     "sandbox_status": None,
                 }
             )
-            manifest, key = await checkpoint.save(
-                self._storage,
+            prepared = await checkpoint.prepare(
                 checkpoint.CheckpointTree(files=tree.files, modes=tree.modes, folders=tree.folders),
                 state=state,
                 event_seq=self._core.seq,
                 previous=self._manifest,
                 kept=tree.is_unread if unread else None,
             )
+            manifest = prepared.manifest
             told: dict[str, JsonValue] = {"trigger": trigger, "files": len(manifest.files), "checkpointId": manifest.id}
             news, self._skips_told = bool(tree.skipped) and tree.skipped != self._skips_told, tree.skipped
             left_out = _left_out(tree.skipped)
@@ -337,17 +341,20 @@ class Project:
             if manifest is self._manifest:
                 quiet = trigger == _ROUTINE and not news
                 return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
+            await self._core.store.hold(self._core.user_id, prepared.sizes, holder=self._core.session_id)
+            await checkpoint.store(self._storage, prepared)
             self._taken = manifest
             pointer = CheckpointRecord(
                 id=manifest.id,
                 session_id=self._core.session_id,
                 user_id=self._core.user_id,
-                manifest_key=key,
+                manifest_key=manifest.key,
                 trigger=trigger,
                 event_seq=self._core.seq,
                 file_count=len(manifest.files),
                 total_bytes=manifest.total_bytes,
                 created_at=at,
+                held=True,
             )
             return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
 
@@ -379,11 +386,19 @@ class Project:
         self._stamps, self._tree = None, _Tree()
 
     async def save(self, trigger: str) -> None:
-        """Take a checkpoint of a sandbox that is there, and commit its pointer."""
+        """Take a checkpoint of a sandbox that is there, and commit its pointer.
+
+        Where the user has stored as much as they may, what nobody asked for waits until the sandbox ends: it is in the
+        sandbox until then, and a project that changes by itself does not go on filling storage.
+        """
         async with self._keeping:
             sandbox = self._sandbox
             if sandbox is None:
                 return
+            if trigger == _ROUTINE and (full := await self._full()) is not None:
+                await self._tell_full(trigger, full)
+                return
+            self._full_told = False
             try:
                 batch = await self._take(sandbox, trigger)
             except SandboxNotFound:
@@ -476,6 +491,14 @@ class Project:
         with suppress(KodaError):  # the database may be away too: then the next try tells
             await self._core.emit(_checkpoint_event(failed))
             self._failure_told = True
+
+    async def _tell_full(self, trigger: str, full: Exceeded) -> None:
+        """Say once that what changes by itself is not saved while there is no room for it."""
+        if not self._full_told:
+            data: dict[str, JsonValue] = {"trigger": trigger, "failed": True, "code": "LIMIT_REACHED"}
+            kept = "what changes now is saved when the sandbox ends, or once there is room"
+            await self._core.emit(_checkpoint_event({**data, "message": f"{full.error().message}; {kept}"}))
+            self._full_told = True
 
     def forget(self) -> None:
         """Let go of the sandbox without touching it: another activation owns it now."""

@@ -10,7 +10,8 @@ What is stored by its content is shared between a user's sessions, and goes unde
 beginning to use it (`state/content.py`). Bundles, and the units rendered from them, go when no job of another session
 names them, and nobody came to use them since this began: whoever stores one that is there touches it. Where another
 session is at work, and so about to name what cannot be known yet, they are left to the sweep. Blobs (the files of
-checkpoints) and bundles that no job was ever made of stay until the user's last session is deleted.
+checkpoints) go when no other session holds them (`state/holdings.py`); bundles that no job was ever made of stay until
+the user's last session is deleted, or the sweep finds them unused.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.content import CONTENT_LEASE, after_removal
 from koda_ray.state.locks import holding
 from koda_ray.state.records import JobRecord, SessionRecord
-from koda_ray.state.storage import Storage, bundle_prefix, render_prefix, session_prefix, shared_prefixes
+from koda_ray.state.storage import Storage, bundle_key, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "remove_asset", "remove_render", "results_of"]
+__all__ = ["Removal", "forget_bundle", "remove_asset", "remove_render", "results_of"]
 
 _MANY = 10_000
+_AT_ONCE = 500
 
 
 def results_of(job: JobRecord) -> set[str]:
@@ -60,6 +62,12 @@ async def remove_asset(asset_id: str, user_id: str, *, store: Store, storage: St
     removed = await store.remove_asset(asset_id, user_id=user_id)
     if removed.key not in await store.asset_keys(user_id):
         await storage.delete(removed.key)
+
+
+async def forget_bundle(user_id: str, bundle: str, *, store: Store, storage: Storage) -> None:
+    """Count a bundle no more, where it is not there any more."""
+    if not await storage.exists(key := bundle_key(user_id, bundle)):
+        await store.forget(user_id, [key])
 
 
 class Removal:
@@ -97,8 +105,17 @@ class Removal:
                     await self._storage.delete(stored.key)
         else:
             await self._storage.delete_prefix(own)
+        await self._contents(closed)
         await self._last(closed)
         await self._store.delete_session(closed.id, user_id=closed.user_id)
+
+    async def _contents(self, closed: SessionRecord) -> None:
+        """Remove the files of checkpoints that no other session of the user's needs."""
+        marked = await self._store.let_go(closed.user_id, holder=closed.id)
+        for start in range(0, len(marked), _AT_ONCE):  # a piece after the other: whoever waits for one waits less
+            part = marked[start : start + _AT_ONCE]
+            await self._storage.delete_many(part)
+            await self._store.forget(closed.user_id, part)
 
     async def _last(self, closed: SessionRecord) -> None:
         """Remove what the user stored by its content, where nobody works with it, and have nobody begin meanwhile."""
@@ -114,6 +131,8 @@ class Removal:
                     await self._storage.delete_prefix(f"{prefix}/{folder}")
                 held.check()
                 await self._storage.delete_prefix(prefix)
+            held.check()
+            await self._store.forget(closed.user_id, None)
 
     async def _renders(self, closed: SessionRecord) -> None:
         """Remove its jobs' results, and what only they are made of."""
@@ -141,6 +160,7 @@ class Removal:
                 if all(stored.at < before for stored in await self._storage.look_below(prefix)):
                     held.check()
                     await self._storage.delete_prefix(prefix)
+            await forget_bundle(closed.user_id, bundle, store=self._store, storage=self._storage)
 
     async def _others(self, user_id: str) -> list[JobRecord]:
         """Return the user's jobs that stay."""

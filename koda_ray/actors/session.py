@@ -26,7 +26,7 @@ from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.project import Project
 from koda_ray.actors.session_jobs import SessionJobs
-from koda_ray.actors.spending import SandboxMinutes, purse_of
+from koda_ray.actors.spending import SandboxMinutes, purse_of, too_much_stored
 from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
 from koda_ray.actors.workbench import PageTrial, SessionWorkbench
@@ -143,6 +143,7 @@ class Session:
             storage=parts.storage,
             lifetime_s=settings.sandbox_lifetime_s,
             minutes=self._minutes,
+            full=lambda: too_much_stored(self.core, settings.user_stored_mb << 20),
         )
         self.jobs = SessionJobs(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
         self.workbench = SessionWorkbench(

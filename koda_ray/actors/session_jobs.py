@@ -74,8 +74,10 @@ class SessionJobs:
 
         Raises:
             KodaError: What the job could not get over; its row says so too.
-            BudgetExceeded: There is no time left for it; what is rendered stays, and running it again goes on.
+            BudgetExceeded: There is no time or no room left for it; what is rendered stays, and running it again goes
+                on.
         """
+        await self._purse.see_room()
         at = now()
         row = JobRecord(
             id=job_id,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from koda_ray.agent.purse import Purse
-from koda_ray.budgets import Amounts, Exceeded, shown
+from koda_ray.budgets import STORED, Amounts, Exceeded, shown
 from koda_ray.commands import Pause
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import RenderSpec
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from koda_ray.actors.core import SessionCore
     from koda_ray.config import Settings
 
-__all__ = ["SLICE_MS", "RenderMinutes", "SandboxMinutes", "pause_for", "purse_of", "render_estimate_ms"]
+__all__ = [
+    "SLICE_MS",
+    "RenderMinutes",
+    "SandboxMinutes",
+    "pause_for",
+    "purse_of",
+    "render_estimate_ms",
+    "too_much_stored",
+]
 
 SLICE_MS = 60_000
 """So much sandbox time is held ahead."""
@@ -37,7 +45,19 @@ def purse_of(core: SessionCore, settings: Settings) -> Purse:
         budget=lambda: (core.state.budget or Budget()).over(base),
         monthly=settings.user_budget,
         prices=settings.prices,
+        stored=lambda: too_much_stored(core, settings.user_stored_mb << 20),
     )
+
+
+async def too_much_stored(core: SessionCore, most_bytes: int) -> Exceeded | None:
+    """Find that a session's user has stored as much as they may; None where they have not.
+
+    It is asked before something is begun, never while what is there is saved: no quota loses anybody's work.
+    """
+    size = await core.store.stored_bytes(core.user_id)
+    if size < most_bytes:
+        return None
+    return Exceeded(account=STORED, resource="stored", limit=most_bytes, spent=size, held=0, wanted=0)
 
 
 def pause_for(found: Exceeded) -> Pause:
@@ -45,11 +65,13 @@ def pause_for(found: Exceeded) -> Pause:
     said = found.error().message.partition("; raise")[0]
     said = said[0].upper() + said[1:]
     stop = Option(id="stop", label="Stop here", description="Nothing that was made is lost; it can be taken up later.")
-    if found.is_monthly:
+    if found.is_monthly or found.account == STORED:
         again = Option(
             id="again",
             label="Try again",
-            description="Once whoever runs this server has raised the limit, or in the next month.",
+            description="Once whoever runs this server has raised the limit, or in the next month."
+            if found.is_monthly
+            else "Once something was deleted. All that was made until now is kept.",
         )
         question = Question(text=f"{said}.", options=(again, stop), custom_input=False, reason="budget")
         return Pause(question=question, resource=found.resource, account=found.account, limit=found.limit)

@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from koda_ray.actors.removal import remove_asset, results_of
+from koda_ray.actors.removal import forget_bundle, remove_asset, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
+from koda_ray.state import checkpoint
 from koda_ray.state.content import CONTENT_LEASE
 from koda_ray.state.locks import holding
 from koda_ray.state.records import JobRecord
@@ -166,6 +167,9 @@ class Sweep:
         async with aclosing(self._loose()) as pieces:
             async for cost in pieces:
                 yield cost
+        async with aclosing(self._older()) as pieces:
+            async for cost in pieces:
+                yield cost
         for user_id in await self._storage.folders(users_prefix()):
             try:
                 user_prefix(user_id)
@@ -219,6 +223,21 @@ class Sweep:
                     continue
                 yield 2 * _LISTING
 
+    async def _older(self) -> AsyncGenerator[int]:
+        """Count what checkpoints hold that are from before that was counted."""
+        after = ""
+        while found := await self._store.unheld(after=after, limit=_SOME):
+            after = found[-1].id
+            for pointer in found:
+                key, session_id = pointer.manifest_key, pointer.session_id
+                try:
+                    manifest = await checkpoint.load(self._storage, key)
+                    sizes = checkpoint.objects_of(manifest, await self._storage.size(key))
+                    await self._store.hold(pointer.user_id, sizes, holder=session_id, checkpoint=pointer.id)
+                except KodaError as error:
+                    _left(key, error)
+                yield 2 * _LISTING
+
     async def _lost(self, user_id: str) -> AsyncGenerator[int]:
         """Remove uploaded files that no row names: of an upload or a removal that was cut off."""
         limit, named = self._clock() - self._retention.assets, await self._store.asset_keys(user_id)
@@ -257,7 +276,9 @@ class Sweep:
         if lock is None:
             return 1
         async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
-            return await self._remove("bundles", folder, limit, may=held.check)
+            cost = await self._remove("bundles", folder, limit, may=held.check)
+            await forget_bundle(user_id, bundle, store=self._store, storage=self._storage)
+            return cost
 
     async def _result(self, user_id: str, job_id: str) -> int:
         """Remove a result that no row names: of `koda render`, which works without rows, or of a cut-off deletion.

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast
 
 from pydantic import JsonValue
@@ -437,7 +438,8 @@ class SessionWorkbench:
                 ProjectProblem(stage="build", file=p.file, line=p.line, column=p.column, message=p.message)
                 for p in built.problems
             ]
-        digest = await store_bundle(self._storage, self._core.user_id, Bundle(built.files))
+        store, user_id = self._core.store, self._core.user_id
+        digest = await store_bundle(self._storage, user_id, Bundle(built.files), hold=partial(store.hold, user_id))
         self._last_built = (project, digest)
         return digest
 

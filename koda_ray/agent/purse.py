@@ -58,6 +58,7 @@ class Purse:
         budget: Returns the session's limits as they are now.
         monthly: The user's limits for a calendar month (UTC), over all of their work.
         prices: What models cost.
+        stored: Finds that the user has stored as much as they may, so that nothing is begun that stores more.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Purse:
         budget: Callable[[], Budget] = Budget,
         monthly: Budget | None = None,
         prices: Prices | None = None,
+        stored: Callable[[], Awaitable[Exceeded | None]] | None = None,
     ) -> None:
+        self._stored = stored
         self._account = account
         self._budget = budget
         self._monthly = monthly or Budget()
@@ -89,6 +92,15 @@ class Purse:
         accounts = {each.id: each for each in await store.accounts(user_id, [bound.account for bound in bounds])}
         found = (exceeded(bound, accounts.get(bound.account), Amounts(), unless_used_up=resources) for bound in bounds)
         return next((each for each in found if each is not None), None)
+
+    async def see_room(self) -> None:
+        """See that more may be stored.
+
+        Raises:
+            BudgetExceeded: The user has stored as much as they may.
+        """
+        if self._stored is not None and (found := await self._stored()) is not None:
+            raise found.error()
 
     async def begin(
         self,
@@ -112,9 +124,10 @@ class Purse:
             The request, with a shorter answer where no longer one fits.
 
         Raises:
-            BudgetExceeded: Not even a short answer fits.
+            BudgetExceeded: Not even a short answer fits, or what it leads to could not be stored.
             InvalidInput: NO_PRICE, dollars are limited and nobody knows what the model costs.
         """
+        await self.see_room()
         bounds = self.bounds
         if not any(bound.limits for bound in bounds):
             return request

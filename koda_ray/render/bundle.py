@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
+from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.storage import Storage, bundle_key
 from koda_ray.zips import open_zip
 
@@ -229,26 +230,38 @@ def read_folder(root: Path) -> Bundle:
     return Bundle(files)
 
 
-async def store_bundle(storage: Storage, user_id: str, bundle: Bundle) -> str:
+async def store_bundle(storage: Storage, user_id: str, bundle: Bundle, *, hold: HoldObjects | None = None) -> str:
     """Put a bundle into storage, unless it is there; then it counts as used now.
+
+    Args:
+        storage: Where to.
+        user_id: Whose it is.
+        bundle: What it is.
+        hold: Counts it before it is stored.
 
     Returns:
         Its content hash.
     """
     content_hash = await asyncio.to_thread(lambda: bundle.hash)
-    await keep_bundle(storage, user_id, content_hash, bundle)
+    await keep_bundle(storage, user_id, content_hash, bundle, hold=hold)
     return content_hash
 
 
-async def keep_bundle(storage: Storage, user_id: str, content_hash: str, bundle: Bundle) -> None:
+async def keep_bundle(
+    storage: Storage, user_id: str, content_hash: str, bundle: Bundle, *, hold: HoldObjects | None = None
+) -> None:
     """Make sure that a bundle is in storage, under the hash that is known of it; it counts as used now."""
     key = bundle_key(user_id, content_hash)
     try:
         await storage.touch(key)
     except NotFound:
         contents = await asyncio.to_thread(lambda: json.dumps({**bundle.traits, **bundle.digests}).encode())
-        await storage.put(bundle_key(user_id, content_hash, _CONTENTS), contents)
-        await storage.put(key, await asyncio.to_thread(bundle.pack))
+        packed = await asyncio.to_thread(bundle.pack)
+        beside = bundle_key(user_id, content_hash, _CONTENTS)
+        if hold is not None:
+            await hold({key: len(packed), beside: len(contents)})
+        await storage.put(beside, contents)
+        await storage.put(key, packed)
 
 
 async def bundle_contents(storage: Storage, user_id: str, content_hash: str) -> Mapping[str, str] | None:

@@ -10,14 +10,27 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 from koda_ray.config import Settings
 from koda_ray.errors import LimitReached
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.state.holdings import HoldObjects
+from koda_ray.state.inbox import is_awake
 from koda_ray.state.records import RenderRoom, SessionRecord, SessionRoom
+from koda_ray.state.refusals import check_stored
 from koda_ray.types import now
 
-__all__ = ["MAX_STREAMS", "SPARE_REQUESTS", "Streams", "may_wake", "render_room", "session_room"]
+__all__ = [
+    "MAX_STREAMS",
+    "SPARE_REQUESTS",
+    "Streams",
+    "counted",
+    "may_store",
+    "may_wake",
+    "render_room",
+    "session_room",
+]
 
 MAX_STREAMS = 800
 """How many streams are open in this process at once: a replica takes 1,000 requests, and some are no streams."""
@@ -117,14 +130,28 @@ def session_room(settings: Settings, *, more: int = 0) -> SessionRoom:
     )
 
 
+def counted(deps: ApiDeps, user_id: str) -> HoldObjects:
+    """Count what a user's request is about to store; raises LimitReached where they have as much as one may."""
+    return partial(deps.store.hold, user_id, most_bytes=deps.settings.user_stored_mb << 20)
+
+
+async def may_store(deps: ApiDeps, user_id: str) -> None:
+    """Make sure that a user may store more. Raises LimitReached where they have stored as much as one may."""
+    check_stored(await deps.store.stored_bytes(user_id), deps.settings.user_stored_mb << 20)
+
+
 async def may_wake(deps: ApiDeps, row: SessionRecord) -> None:
     """Make sure that a session may be awake without having been asked anything: else the command's own write counts.
+
+    Where its user has stored as much as they may, only one that is awake is shown: its sandbox is saved when it ends.
 
     From then on it counts for as long as it may take to wake, so that requests at once wake no more than that.
 
     Raises:
-        LimitReached: LIMIT_REACHED, the user has as many awake as one may.
+        LimitReached: LIMIT_REACHED, the user has as many awake as one may, or stored as much.
         NotFound: It was deleted meanwhile.
     """
+    if not is_awake(row.owes, row.lease_until):
+        await may_store(deps, row.user_id)
     most = deps.settings.user_sessions
     await deps.store.keep_place(row.id, user_id=row.user_id, most=most, until=now() + _WAKING)

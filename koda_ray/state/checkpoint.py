@@ -3,6 +3,7 @@
 Files are stored by their hash, then the manifest that names them, and last the caller commits the manifest's key in
 the session's row (`Batch.checkpoint`). Whoever is killed between two of these leaves the checkpoint before; there is
 no moment at which half of one can be seen. A manifest lists everything that exists, so a deleted file stays deleted.
+Whoever counts what a user has stored does so between `prepare` and `store`, before anything is written.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ __all__ = [
     "MAX_MANIFEST_BYTES",
     "CheckpointTree",
     "Manifest",
+    "Prepared",
     "StoredFile",
     "check_path",
     "load",
+    "objects_of",
+    "prepare",
     "read_file",
     "read_files",
     "save",
+    "store",
 ]
 
 DEFAULT_MODE = 0o644
@@ -96,6 +101,25 @@ class CheckpointTree:
     folders: Iterable[str] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A checkpoint that can be stored.
+
+    Attributes:
+        manifest: What it is.
+        objects: What has to be stored for it, by key, the manifest last; nothing where nothing but times differs from
+            the one before, which ``manifest`` is then.
+    """
+
+    manifest: Manifest
+    objects: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of ``objects`` in bytes."""
+        return {key: len(data) for key, data in self.objects.items()}
+
+
 async def save(
     storage: Storage,
     tree: CheckpointTree,
@@ -105,10 +129,50 @@ async def save(
     previous: Manifest | None = None,
     kept: Callable[[str], bool] | None = None,
 ) -> tuple[Manifest, str]:
-    """Store a project's files and state.
+    """Store a project's files and state; the arguments but ``storage`` are those of `prepare`.
+
+    Returns:
+        The manifest and its key, to be committed by the caller. Where nothing but times and ``event_seq`` differs,
+        this is ``previous`` itself and nothing was written.
+
+    Raises:
+        KodaError: As `prepare` and `store`.
+    """
+    prepared = await prepare(tree, state=state, event_seq=event_seq, previous=previous, kept=kept)
+    await store(storage, prepared)
+    return prepared.manifest, prepared.manifest.key
+
+
+async def store(storage: Storage, prepared: Prepared) -> None:
+    """Write a checkpoint: its files, then its manifest.
+
+    Raises:
+        StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
+    """
+    objects = dict(prepared.objects)
+    listed = objects.pop(prepared.manifest.key, None)
+    await storage.put_many(objects)
+    if listed is not None:
+        await storage.put(prepared.manifest.key, listed)
+
+
+def objects_of(manifest: Manifest, size_bytes: int) -> dict[str, int]:
+    """Return the sizes of all objects of a stored checkpoint, by key; ``size_bytes`` is the manifest's own."""
+    blobs = {blob_key(manifest.user_id, entry.sha256): entry.size for entry in manifest.files.values()}
+    return {**blobs, manifest.key: size_bytes}
+
+
+async def prepare(
+    tree: CheckpointTree,
+    *,
+    state: NodeState,
+    event_seq: int,
+    previous: Manifest | None = None,
+    kept: Callable[[str], bool] | None = None,
+) -> Prepared:
+    """Say what a checkpoint of a project's files and state is, and what has to be stored for it.
 
     Args:
-        storage: Where to.
         tree: The files; what is neither here nor ``kept`` does not exist.
         state: The session's state with these files; it says whose they are.
         event_seq: The newest event that they include.
@@ -117,13 +181,11 @@ async def save(
             be looked at this time.
 
     Returns:
-        The manifest and its key, to be committed by the caller. Where nothing but times and ``event_seq`` differs,
-        this is ``previous`` itself and nothing was written.
+        The checkpoint; ``previous`` itself where nothing but times and ``event_seq`` differs.
 
     Raises:
-        InvalidPath: A path is not one of a file in a project; nothing was written.
-        QuotaExceeded: QUOTA_EXCEEDED, over MAX_ENTRIES, or a manifest over MAX_MANIFEST_BYTES; nothing was written.
-        StorageError: Something could not be written; code DISK_FULL where that is why. Earlier checkpoints are whole.
+        InvalidPath: A path is not one of a file in a project.
+        QuotaExceeded: QUOTA_EXCEEDED, over MAX_ENTRIES, or a manifest over MAX_MANIFEST_BYTES.
     """
     files, modes = tree.files, tree.modes
     user_id, project_id, session_id = owner = state.user_id, state.project_id, state.session_id
@@ -148,7 +210,7 @@ async def save(
     inside = _check_tree(entries, empty_folders)
     folder_modes = {path: modes[path] for path in sorted(inside & modes.keys()) if modes[path] != DEFAULT_FOLDER_MODE}
     if previous is not None and _same(previous, owner, (entries, empty_folders, folder_modes), state):
-        return previous, previous.key
+        return Prepared(manifest=previous)
     manifest = Manifest(
         id=new_id("ckp"),
         user_id=user_id,
@@ -171,9 +233,7 @@ async def save(
         {entry.sha256 for entry in previous.files.values()} if previous and previous.user_id == user_id else set[str]()
     )
     new = {blob_key(user_id, digest): files[path] for path, digest in digests.items() if digest not in known}
-    await storage.put_many(new)
-    await storage.put(manifest.key, data)
-    return manifest, manifest.key
+    return Prepared(manifest=manifest, objects={**new, manifest.key: data})
 
 
 async def load(storage: Storage, key: str) -> Manifest:

@@ -196,10 +196,11 @@ def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, 
 
 
 def count_stored(tables: Tables, user_id: str) -> int:
-    """Count the bytes of a user's videos and uploaded files."""
+    """Count the bytes of a user's videos, uploaded files, and of what is held (`koda_ray.state.holdings`)."""
     files = sum(cast("int", row["size_bytes"]) for row in _assets(tables, user_id))
     jobs = (row for row in tables.of("jobs") if row["user_id"] == words(user_id))
-    return files + sum(cast("int", row.get("stored_bytes", 0)) for row in jobs)
+    held = sum(cast("int", row["size_bytes"]) for row in tables.of("contents", user_id))
+    return files + held + sum(cast("int", row.get("stored_bytes", 0)) for row in jobs)
 
 
 def ensure_project(change: Transaction, user_id: str, project_id: str, name: str) -> None:

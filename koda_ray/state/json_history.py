@@ -17,6 +17,7 @@ from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_jso
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_holdings import share_holdings
 from koda_ray.state.json_inbox import room_taken
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
@@ -125,7 +126,9 @@ class JsonHistory(JsonParts):
             kept = _kept(change.tables, _row(change.tables, session_id, user_id), point)
             past = past_of(kept, point, with_states=True)
             fork = plan(_with_belongings(change.tables, past))
-            return _insert(change, fork, key=key, digest=digest), True
+            made = _insert(change, fork, key=key, digest=digest)
+            share_holdings(change, user_id, made.id, of=session_id)
+            return made, True
 
         return await after_removal(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))

@@ -27,6 +27,7 @@ from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
+from koda_ray.state.json_holdings import JsonHoldings, leave_holdings
 from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake, room_taken
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
@@ -48,7 +49,16 @@ _CHILDREN = ("commands", "inbox", "messages", "tool_calls", "approvals", "beads"
 
 
 class JSONStore(
-    JsonHistory, JsonInbox, JsonJobs, JsonCharges, JsonAccounts, JsonBoxes, JsonContent, JsonTiers, JsonCensus
+    JsonHistory,
+    JsonInbox,
+    JsonJobs,
+    JsonCharges,
+    JsonAccounts,
+    JsonBoxes,
+    JsonContent,
+    JsonHoldings,
+    JsonTiers,
+    JsonCensus,
 ):
     """A Store in a folder, for one process.
 
@@ -330,6 +340,7 @@ class JSONStore(
             if row["user_id"] != words(user_id):
                 raise no_such("session", session_id)
             remove_charges(change, user_id, session_id)
+            leave_holdings(change, user_id, session_id)
             for table in ("jobs", "sandboxes", "assets"):
                 mine = [str(row["id"]) for row in change.tables.of(table) if row["session_id"] == words(session_id)]
                 for item_id in mine:

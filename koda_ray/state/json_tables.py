@@ -48,6 +48,7 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "assets": (None, "id"),
     "events": ("stream_id", "seq"),
     "locks": (None, "name"),
+    "contents": ("user_id", "key"),
     "charges": ("work_id", "id"),
     "accounts": ("user_id", "id"),
 }

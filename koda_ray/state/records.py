@@ -179,7 +179,10 @@ class BeadRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRecord:
-    """The pointer to a manifest that was stored before this row was; ``rev`` and ``seq`` as a message's."""
+    """The pointer to a manifest that was stored before this row was; ``rev`` and ``seq`` as a message's.
+
+    What it names is ``held`` (`koda_ray.state.holdings`), but for those from before that was counted.
+    """
 
     id: str
     session_id: str
@@ -190,6 +193,7 @@ class CheckpointRecord:
     file_count: int
     total_bytes: int
     created_at: datetime
+    held: bool = field(default=False, compare=False)
     rev: int = field(default=0, compare=False)
     seq: int = field(default=0, compare=False)
 
@@ -251,7 +255,7 @@ class RenderRoom:
     Attributes:
         renders: How many wait or are under way.
         video_s: How long the videos are together that wait or are under way, also those of sessions, in seconds.
-        stored_bytes: How much all videos and uploaded files take that are there already.
+        stored_bytes: How much all that the user has stored takes already (`HoldingStore.stored_bytes`).
     """
 
     renders: int | None = None

@@ -40,6 +40,8 @@ from koda_ray.events import EPHEMERAL
 __all__ = [
     "IS_EPHEMERAL",
     "IS_OPEN",
+    "IS_UNHELD",
+    "IS_UNNEEDED",
     "SCHEMA_VERSION",
     "SESSION_TABLES",
     "Json",
@@ -54,9 +56,11 @@ __all__ = [
     "checkpoints",
     "chunks",
     "commands",
+    "contents",
     "deployments",
     "events",
     "heads",
+    "holdings",
     "images",
     "inbox",
     "jobs",
@@ -72,7 +76,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0014"
+SCHEMA_VERSION = "0015"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -203,7 +207,9 @@ users = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("created_at", Utc, nullable=False),
+    _number("held_bytes"),
 )
+"""``held_bytes`` is the sum of their ``contents``, kept with them: those may be many."""
 
 api_keys = Table(
     "api_keys",
@@ -330,6 +336,9 @@ beads = Table(
     Column("closed_at", Utc),
 )
 
+IS_UNHELD = text("held IS FALSE")
+"""As text, not parameters, as `IS_EPHEMERAL`."""
+
 checkpoints = Table(
     "checkpoints",
     metadata,
@@ -345,6 +354,8 @@ checkpoints = Table(
     *_places(),
     Index("ix_checkpoints_order", "session_id", "event_seq"),
     Index("ix_checkpoints_manifest_key", "manifest_key"),
+    Column("held", Boolean, nullable=False, server_default=false()),
+    _partial("ix_checkpoints_unheld", "user_id", "id", where=IS_UNHELD),
 )
 
 states = Table(
@@ -525,6 +536,31 @@ accounts = Table(
     Column("warned", Json, nullable=False),
     Column("updated_at", Utc, nullable=False),
 )
+
+IS_UNNEEDED = text("holders = 0")
+"""As text, not parameters, as `IS_EPHEMERAL`."""
+
+contents = Table(
+    "contents",
+    metadata,
+    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("holders", Integer, nullable=False, server_default=text("1")),
+    Column("going", Boolean, nullable=False, server_default=false()),
+    _partial("ix_contents_unneeded", "user_id", where=IS_UNNEEDED),
+)
+"""Objects in storage that are there once, however many need them; ``holders`` counts those."""
+
+holdings = Table(
+    "holdings",
+    metadata,
+    Column("holder", _ID, primary_key=True),
+    Column("key", Text, primary_key=True),
+    _user(),
+    Index("ix_holdings_user_id_key", "user_id", "key"),
+)
+"""The holder is a session, or nobody in particular, so there is no foreign key; deleting a session deletes its own."""
 
 locks = Table(
     "locks",

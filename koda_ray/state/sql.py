@@ -47,6 +47,7 @@ from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
 from koda_ray.state.sql_history import SqlHistory, save_state
+from koda_ray.state.sql_holdings import SqlHoldings, leave_holdings
 from koda_ray.state.sql_inbox import (
     ALL_ROOM,
     SqlInbox,
@@ -75,7 +76,9 @@ _S = schema.sessions.c
 _E = schema.events.c
 
 
-class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlTiers, SqlCensus):
+class SqlStore(
+    SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlHoldings, SqlTiers, SqlCensus
+):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
     It is its URL and nothing more until it is opened, so it can be sent to another process, which opens its own.
@@ -440,6 +443,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
         """Remove a session and all its rows; nothing happens when it is not there, NotFound for another user's."""
 
         def work(connection: Connection) -> None:
+            take_turn(connection, user_id)  # before the row, as whoever begins or wakes another does
             mine = select(_S.user_id).where(_S.id == session_id).with_for_update()
             owner = connection.execute(mine).scalar_one_or_none()
             if owner is None:
@@ -447,6 +451,7 @@ class SqlStore(SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes,
             if owner != user_id:
                 raise no_such("session", session_id)
             remove_charges(self._database, connection, user_id, session_id)
+            leave_holdings(connection, user_id, session_id)
             jobs = select(schema.jobs.c.id).where(schema.jobs.c.session_id == session_id)
             connection.execute(delete(schema.events).where(or_(_E.stream_id == session_id, _E.stream_id.in_(jobs))))
             connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(jobs)))

@@ -182,10 +182,11 @@ def ensure_user(database: Database, connection: Connection, user_id: str) -> Non
 
 
 def count_stored(connection: Connection, user_id: str) -> int:
-    """Count the bytes of a user's videos and uploaded files."""
+    """Count the bytes of a user's videos, uploaded files, and of what is held (`koda_ray.state.holdings`)."""
     files = select(func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == user_id)
     videos = select(func.coalesce(func.sum(schema.jobs.c.stored_bytes), 0)).where(schema.jobs.c.user_id == user_id)
-    return sum(int(connection.execute(query).scalar_one()) for query in (files, videos))
+    held = select(func.coalesce(func.sum(schema.users.c.held_bytes), 0)).where(schema.users.c.id == user_id)
+    return sum(int(connection.execute(query).scalar_one()) for query in (files, videos, held))
 
 
 def ensure_project(database: Database, connection: Connection, user_id: str, project_id: str, name: str) -> None:

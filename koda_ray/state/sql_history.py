@@ -48,6 +48,7 @@ from koda_ray.state.records import (
 from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, used_for_another
 from koda_ray.state.rows import body_hash, columns, number, record, session
 from koda_ray.state.sql_content import may_begin
+from koda_ray.state.sql_holdings import share_holdings
 from koda_ray.state.sql_inbox import room_taken
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
@@ -165,17 +166,19 @@ class SqlHistory(SqlParts):
 
         def work(connection: Connection) -> tuple[SessionRecord, bool]:
             there = select(schema.sessions).where(_S.user_id == user_id, _S.create_key == key)
-            made = connection.execute(there).one_or_none()
-            if made is not None:
-                if made.create_hash != digest:
+            same = connection.execute(there).one_or_none()
+            if same is not None:
+                if same.create_hash != digest:
                     raise used_for_another("request", key)
-                return session(made), False
+                return session(same), False
             may_begin(connection, user_id)
             connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock
             row = _row(connection, session_id, user_id)
             past = past_of(_kept(connection, row, point), point, with_states=True)
             fork = plan(_with_belongings(connection, past))
-            return self._insert_fork(connection, fork, key=key, digest=digest), True
+            made = self._insert_fork(connection, fork, key=key, digest=digest)
+            share_holdings(connection, user_id, made.id, of=session_id)
+            return made, True
 
         return await after_removal(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))

@@ -299,6 +299,16 @@ class Storage:
         """Remove an object; nothing happens when it is not there."""
         await self._run("delete", key, lambda backend: backend.delete(key))
 
+    async def delete_many(self, keys: Iterable[str]) -> None:
+        """Remove many objects in parallel; those that are not there are no error. Raises as `delete`, for the first."""
+        wanted = [check_key(key) for key in keys]
+
+        def work(share: list[str]) -> None:
+            for key in share:
+                self._call("delete", key, lambda backend: backend.delete(key))  # noqa: B023 - called before the next
+
+        await self._spread(work, wanted)
+
     async def delete_prefix(self, prefix: str) -> None:
         """Remove every object below a prefix; nothing happens when there is none.
 

@@ -19,6 +19,7 @@ from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.census import CensusStore
 from koda_ray.state.charges import AccountRecord, ChargedPart, ChargeEntry, ChargeRecord
 from koda_ray.state.content import ContentStore
+from koda_ray.state.holdings import HoldingStore
 from koda_ray.state.inbox import InboxStore
 from koda_ray.state.lookout import Lookout, Newest
 from koda_ray.state.notify import Notifier
@@ -52,7 +53,9 @@ from koda_ray.types import NodeState
 __all__ = ["Store"]
 
 
-class Store(HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, Protocol):
+class Store(
+    HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, HoldingStore, Protocol
+):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -53,6 +53,55 @@ async def test_a_deletion_takes_everything_but_what_others_share(house: House) -
     assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 4
     await delete(second)  # the user's last
     assert await house.storage.list() == []
+
+
+async def kept(house: House, files: dict[str, bytes]) -> SessionRecord:
+    """A session with a checkpoint, stored as its process does."""
+    session = await house.session(owes=False, lease=SOON)
+    tree = checkpoint.CheckpointTree(files=files)
+    prepared = await checkpoint.prepare(tree, state=session.state, event_seq=1)
+    await house.store.hold(session.user_id, prepared.sizes, holder=session.id)
+    await checkpoint.store(house.storage, prepared)
+    manifest = prepared.manifest
+    pointer = replace(records.checkpoint(session, 1), id=manifest.id, manifest_key=manifest.key, held=True)
+    await house.store.commit(session.id, session.epoch, Batch(checkpoint=pointer))
+    return session
+
+
+async def lying(house: House) -> int:
+    """How many bytes lie in storage."""
+    return sum([await house.storage.size(key) for key in await house.storage.list()])
+
+
+async def test_files_that_no_other_session_has_go_with_their_session(house: House) -> None:
+    """What a user has stored is what lies there, and deleting a session makes room."""
+    first = await kept(house, {"src/App.tsx": b"shared", "big.bin": b"x" * 100_000})
+    second = await kept(house, {"src/App.tsx": b"shared", "src/own.ts": b"own"})
+    assert await house.store.stored_bytes("ann") == await lying(house) > 100_000
+    await house.removal.finish(await house.store.close_session(first.id, user_id="ann"))
+    assert await house.store.stored_bytes("ann") == await lying(house) < 5_000
+    pointer = await house.store.latest_checkpoint(second.id)
+    assert pointer is not None
+    files = await checkpoint.read_files(house.storage, await checkpoint.load(house.storage, pointer.manifest_key))
+    assert files == {"src/App.tsx": b"shared", "src/own.ts": b"own"}
+    await house.removal.finish(await house.store.close_session(second.id, user_id="ann"))
+    assert (await house.store.stored_bytes("ann"), await house.storage.list()) == (0, [])
+
+
+async def test_a_removal_of_files_that_was_cut_off_is_finished(house: House) -> None:
+    leaving, _ = await kept(house, {"a": b"a", "b": b"b"}), await kept(house, {"c": b"c"})
+    closed = await house.store.close_session(leaving.id, user_id="ann")
+
+    class Away(Storage):
+        async def delete_many(self, keys: Iterable[str]) -> None:
+            raise StorageError("the bucket is away")
+
+    away = Removal(store=house.store, storage=Away(house.storage.url), sandboxes=house.sandboxes)
+    with pytest.raises(StorageError):
+        await away.finish(closed)
+    await house.removal.finish(closed)
+    assert await house.store.stored_bytes("ann") == await lying(house)
+    assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 1
 
 
 async def test_a_deletion_that_was_cut_off_is_finished(house: House) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,7 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
+from koda_ray.state import checkpoint
 from koda_ray.state.records import AssetRecord, Batch, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import (
@@ -85,6 +87,31 @@ def aged(storage: Storage, key: str, by: timedelta) -> None:
     assert path is not None
     at = (now() - by).timestamp()
     os.utime(path, (at, at))
+
+
+async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    mine = await records.active_session(store)
+    for seq, files in enumerate(({"a": b"a" * 100}, {"a": b"a" * 100, "b": b"b" * 50}, {"c": b"c"}), 1):
+        tree = checkpoint.CheckpointTree(files=files)
+        made, key = await checkpoint.save(storage, tree, state=mine.state, event_seq=seq)
+        pointer = replace(records.checkpoint(mine, seq), id=made.id, manifest_key=key)
+        await store.commit(mine.id, mine.epoch, Batch(checkpoint=pointer))
+    await storage.put(key, b"no manifest")
+    await sweep_of(store, storage, clock).step()
+    assert [each.id for each in await store.unheld()] == [made.id], "what cannot be read is looked at again"
+    lists = [await storage.size(each.manifest_key) for each in (await store.checkpoints(mine.id))[:2]]
+    assert await store.stored_bytes("ann") == 150 + sum(lists)
+
+
+async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    await store.ensure_user("ann")
+    name = await store_bundle(storage, "ann", Bundle({"index.html": b"<p>"}), hold=partial(store.hold, "ann"))
+    assert await store.stored_bytes("ann") == await storage.size(bundle_key("ann", name))
+    await sweep_of(store, storage, clock).step()
+    assert await store.stored_bytes("ann") > 0
+    clock.at += PAGES * 2
+    await sweep_of(store, storage, clock).step()
+    assert (await store.stored_bytes("ann"), await storage.list()) == (0, [])
 
 
 async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, storage: Storage, clock: Clock) -> None:

@@ -60,6 +60,41 @@ async def test_sessions_awake(tmp_path: Path) -> None:
             await ada.preview(row.id)
 
 
+async def test_pages_and_what_sessions_keep_count_as_stored(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_STORED_MB=1) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+        KodaClient(koda.url, key="a" * 32) as ada,
+    ):
+
+        async def upload(text: bytes) -> httpx.Response:
+            files = {"file": ("page.zip", zipped({"index.html": PAGE, "text": text}), "application/zip")}
+            return await http.post("/v1/renders", files=files, data={"options": json.dumps(SMALL)}, headers=head("ada"))
+
+        async def pages() -> int:
+            found = await koda.storage.look_below("users/ada/bundles")
+            return sum([await koda.storage.size(each.key) for each in found])
+
+        assert (await upload(b"one")).status_code == 202
+        assert (await ada.usage()).stored_bytes == await pages() > 0
+        session_id = (await ada.create(PROMPT)).session_id
+        await koda.store.hold("ada", {"a checkpoint's file": 1 << 20}, holder=session_id)
+        before = await pages()
+        assert is_refused(await upload(b"two"))
+        assert await pages() == before, "nothing was stored of what is refused"
+        dot = {"file": ("dot.png", picture("PNG"), "image/png")}
+        assert is_refused(await http.post("/v1/assets", files=dot, headers=head("ada")))
+        row = await koda.store.get_session(session_id)
+        await reached_asking(koda, session_id)
+        held = await koda.store.get_session(session_id)
+        await koda.store.release(row.id, held.epoch)
+        with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
+            await ada.preview(session_id)
+        assert (await ada.session(session_id)).state.phase == "question", "what is there is shown"
+        await koda.store.forget("ada", ["a checkpoint's file"])
+        assert (await upload(b"two")).status_code == 202
+
+
 async def test_sessions_in_all(tmp_path: Path) -> None:
     async with (
         world(tmp_path, KODA_API_KEYS=KEYS, KODA_MAX_SESSIONS_PER_USER=3) as koda,

@@ -16,6 +16,7 @@ from tests.state.conformance.connecting import Connect
 from tests.state.conformance.deletion import DeletionConformance
 from tests.state.conformance.events import EventConformance
 from tests.state.conformance.history import HistoryConformance
+from tests.state.conformance.holdings import HoldingConformance
 from tests.state.conformance.inbox import InboxConformance
 from tests.state.conformance.jobs import JobConformance
 from tests.state.conformance.sandboxes import SandboxRowConformance
@@ -39,6 +40,7 @@ class StoreConformance(
     ChargeConformance,
     HistoryConformance,
     InboxConformance,
+    HoldingConformance,
 ):
     @pytest.fixture
     async def store(self, connect: Connect) -> Store:

@@ -16,6 +16,7 @@ from koda_ray.actors.removal import remove_asset
 from koda_ray.errors import LimitReached
 from koda_ray.serve.context import Deps, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name
 from koda_ray.state.records import AssetRecord
@@ -49,6 +50,7 @@ async def upload_asset(
     ] = None,
 ) -> AssetView:
     """Store a file. Name its id in `assetIds` when making a session, or send `sessionId` for one that exists."""
+    await may_store(deps, user)
     head = await file.read(SNIFF_BYTES)
     media_type = check_type(head, name=file.filename or "the file", declared=file.content_type)
     project = project_id or default_project(user)

@@ -20,7 +20,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import render_room
+from koda_ray.serve.quotas import counted, render_room
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.state.records import JobRecord, JobStatus, RendersSought
@@ -55,10 +55,10 @@ async def create_batch(
     Where a row cannot be rendered, none is. Each render is one of its own: follow, cancel and delete it by its id.
     """
     async with requested(request, deps, user, batch=True) as asked:
-        bundle = await store_bundle(deps.storage, user, asked.page.bundle)
+        bundle = await store_bundle(deps.storage, user, asked.page.bundle, hold=counted(deps, user))
         jobs = await _recorded(deps, user, key, _requests(asked, bundle), video_s=counted_s(asked.options))
         # what they are made of may have been removed until there were rows that name it
-        await keep_bundle(deps.storage, user, bundle, asked.page.bundle)
+        await keep_bundle(deps.storage, user, bundle, asked.page.bundle, hold=counted(deps, user))
     batch_id = batch_name(user, key)
     waiting = [job for job in jobs if job.status not in OVER]
     background_of(request).spawn(wake_in_turn(deps, waiting[:_WOKEN]), what="wake renders")

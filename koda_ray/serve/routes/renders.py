@@ -27,7 +27,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import render_room
+from koda_ray.serve.quotas import counted, render_room
 from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
@@ -82,13 +82,13 @@ async def create_render(
     """
     async with requested(request, deps, user) as asked:
         page, options = asked.page, asked.options
-        bundle = await store_bundle(deps.storage, user, page.bundle)
+        bundle = await store_bundle(deps.storage, user, page.bundle, hold=counted(deps, user))
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
         wanted = job_request(bundle=bundle, entry=page.entry, options=options)
         job = await deps.store.create_job(_new_render(user, key, wanted, options), room=render_room(deps.settings))
         # what it is made of may have been removed until there was a row that names it
-        await keep_bundle(deps.storage, user, bundle, page.bundle)
+        await keep_bundle(deps.storage, user, bundle, page.bundle, hold=counted(deps, user))
     if any(job.spec.get(name) != wanted[name] for name in wanted):
         raise Conflict(
             f"the idempotency key {key!r} was used for another render ({job.id}); use a new key",
