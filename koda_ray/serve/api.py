@@ -16,6 +16,7 @@ from koda_ray import __version__
 from koda_ray.events import Envelope
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import problem
+from koda_ray.serve.arriving import BodyRoom
 from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.deps import ApiDeps
@@ -107,8 +108,11 @@ def create_app(
     sendings = ("/v1/assets", "/v1/renders", "/v1/renders/batches", "/v1/images")
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
+    def spools(path: str) -> bool:
+        return path.endswith(sendings) or sandbox_files.takes_files(path)
+
     def limit_bytes(path: str) -> int:
-        return uploads if path.endswith(sendings) or sandbox_files.takes_files(path) else MAX_JSON_BYTES
+        return uploads if spools(path) else MAX_JSON_BYTES
 
     app = FastAPIOffline(
         title="koda_ray",
@@ -133,6 +137,7 @@ def create_app(
             Middleware(Traced),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
+            Middleware(BodyRoom, room=lambda: app.state.disk, limit_bytes=limit_bytes, spools=spools),
         ],
     )
     app.state.deps = deps

@@ -85,7 +85,7 @@ def unpacking_of(connection: HTTPConnection) -> Unpacking:
 
 
 def disk_of(connection: HTTPConnection) -> Unpacking:
-    """Return the count of what lies among the temporary files: folders for images, and zips until they are sent."""
+    """Return the count of what lies among the temporary files: what is received, folders for images, zips to send."""
     return cast(Unpacking, connection.app.state.disk)
 
 

@@ -26,7 +26,7 @@ from koda_ray.render.options import JobOptions
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
 from koda_ray.sandbox.scratch import scratch
-from koda_ray.serve.context import unpacking_of
+from koda_ray.serve.context import disk_of, unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.storage import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
@@ -107,17 +107,23 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
         body = _valid(adapter, sent, what="body")
         rows = body.rows.root if isinstance(body, CreateBatch) else ()
         key = bundle_key(user, body.bundle)
-        with scratch() as made:  # a packed one may be as large: it lies on the disk while it waits for room
-            try:
-                await deps.storage.touch(key)
-                await deps.storage.get_file(key, made / "packed.zip")
-            except NotFound:
-                raise NotFound(f"there is no bundle {body.bundle}; upload the page as a zip") from None
-            with (made / "packed.zip").open("rb") as file:
-                async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, file)):
-                    bundle = await asyncio.to_thread(stored_bundle, file, body.bundle)
-                    page = page_of(bundle.files, body.options.entry, what="the bundle")
-                    yield _asked(deps, page, body.options, rows)
+        try:
+            await deps.storage.touch(key)
+            size = await deps.storage.size(key)
+        except NotFound:
+            raise _no_bundle(body.bundle) from None
+        # a packed one may be as large: it lies on the disk while it waits for room in memory
+        async with disk_of(request).holding(user, size):
+            with scratch() as made:
+                try:
+                    await deps.storage.get_file(key, made / "packed.zip")
+                except NotFound:
+                    raise _no_bundle(body.bundle) from None
+                with (made / "packed.zip").open("rb") as file:
+                    async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, file)):
+                        bundle = await asyncio.to_thread(stored_bundle, file, body.bundle)
+                        page = page_of(bundle.files, body.options.entry, what="the bundle")
+                        yield _asked(deps, page, body.options, rows)
     else:
         raise HTTPException(
             415,
@@ -129,6 +135,10 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
 def _asked(deps: ApiDeps, page: Page, options: PageRender, rows: tuple[dict[str, JsonValue], ...]) -> Asked:
     wanted = replace(_job_options(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     return Asked(page=page, options=wanted, rows=rows)
+
+
+def _no_bundle(name: str) -> NotFound:
+    return NotFound(f"there is no bundle {name}; upload the page as a zip")
 
 
 def _misfit(form: FormData, names: set[str]) -> str:

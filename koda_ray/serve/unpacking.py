@@ -2,7 +2,8 @@
 
 A zip of a few megabytes may hold a quarter of a gigabyte, and a form's limit says nothing of that. So whoever unpacks
 one takes room for what its table of contents admits to (more is never unpacked) and gives it back when the files are
-stored; what comes out of a sandbox takes room before it is read. Who finds no room waits in turn, behind others of the
+stored; what comes out of a sandbox takes room before it is read, and a body that lies on the disk before it is received
+(`arriving`). Who finds no room waits in turn, behind others of the
 same user first: one user has half of all the room at most, and keeps nobody else waiting.
 """
 
@@ -66,6 +67,11 @@ class Unpacking:
     def held_bytes(self) -> int:
         """What is held now."""
         return self._taken
+
+    @property
+    def most_bytes(self) -> int:
+        """What one user may hold."""
+        return self._most
 
     @property
     def waiting(self) -> int:

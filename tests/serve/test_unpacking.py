@@ -8,6 +8,7 @@ import os
 import tempfile
 import tracemalloc
 import zipfile
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -181,9 +182,9 @@ async def test_folders_of_images_are_unpacked_in_turns(tmp_path: Path, monkeypat
             return await http.post("/v1/images", params=named, content=body, headers=head)
 
         async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
-            async with disk.holding("ada", 32 * MB):
+            async with disk.holding("ada", 32 * MB - len(sent)):
                 waiting = asyncio.create_task(send("a"))
-                await reached(lambda: disk.waiting == 1)
+                await reached(lambda: disk.waiting == 1 and lies_there(lies) > 0)
                 assert lies_there(lies) == len(sent)  # nothing of it is unpacked yet
                 assert (await send("b")).status_code == 201, "others are not kept waiting"
             assert (await waiting).status_code == 201
@@ -196,6 +197,72 @@ async def test_folders_of_images_are_unpacked_in_turns(tmp_path: Path, monkeypat
             assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED")
             assert int(refused.headers["Retry-After"]) > 0 and "KODA_UNPACKED_DISK_MB" in refused.json()["detail"]
         assert disk.held_bytes == lies_there(lies) == 0
+
+
+def begin(path: str, size: int | None, part: bytes) -> bytes:
+    """An upload's head, and the first part of its body; chunked where it says nothing of its size."""
+    length = "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
+    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {'a' * 32}\r\n{length}\r\n\r\n".encode()
+    return head + (part if size is not None else b"%x\r\n%s\r\n" % (len(part), part))
+
+
+FILE = "/v1/sandboxes/sbx_none/files/sent"
+
+
+async def test_what_is_received_takes_room_on_the_disk_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lies = temporary(monkeypatch, tmp_path / "tmp")
+    async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64) as koda:
+        disk: Unpacking = koda.app.state.disk
+        port = urlsplit(koda.url).port
+
+        async def send(size: int | None, part: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begin(FILE, size, part))
+            return reader, writer
+
+        async with disk.holding("ada", 28 * MB):
+            _, waits = await send(8 * MB, b"x" * MB)
+            await reached(lambda: disk.waiting == 1)
+            assert lies_there(lies) == 0, "nothing is received for which there is no room"
+        await reached(lambda: disk.held_bytes == 8 * MB and lies_there(lies) == MB)
+        _, grows = await send(None, b"x" * 3 * MB)
+        await reached(lambda: lies_there(lies) == 4 * MB)
+        assert 8 * MB + 3 * MB <= disk.held_bytes <= 8 * MB + 6 * MB
+        for writer in (waits, grows):  # who hangs up leaves nothing
+            writer.close()
+        await reached(lambda: disk.held_bytes == lies_there(lies) == 0)
+
+
+async def test_what_finds_no_room_on_the_disk_is_refused_in_words(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+        koda.app.state.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
+
+        async def chunks(count: int) -> AsyncIterator[bytes]:
+            for _ in range(count):
+                yield b"x" * MB
+
+        async def answers(size: int) -> list[httpx.Response]:
+            head = {"Authorization": f"Bearer {'a' * 32}"}
+            form = {"file": ("page.zip", b"x" * size * MB, "application/zip")}
+            return [
+                await http.put(FILE, content=b"x" * size * MB, headers=head),
+                await http.put(FILE, content=chunks(size), headers=head),
+                await http.post("/v1/renders", files=form, headers=head),
+                await http.post("/v1/assets", files=form, headers=head),
+            ]
+
+        async with disk.holding("ada", 31 * MB):
+            for answer in await answers(3):
+                assert (answer.status_code, answer.json()["code"]) == (429, "LIMIT_REACHED"), answer.text
+                assert int(answer.headers["Retry-After"]) > 0 and "KODA_UNPACKED_DISK_MB" in answer.json()["detail"]
+        for answer in await answers(34):
+            assert (answer.status_code, answer.json()["code"]) == (413, "TOO_LARGE"), answer.text
+            assert "KODA_UNPACKED_DISK_MB" in answer.json()["detail"]
+        assert [answer.status_code for answer in await answers(3)] == [404, 404, 422, 415], "there is room again"
+        await reached(lambda: disk.held_bytes == 0)
 
 
 async def test_a_zip_keeps_its_room_until_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

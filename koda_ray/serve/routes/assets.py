@@ -14,7 +14,7 @@ from fastapi import Path as InPath
 
 from koda_ray.actors.removal import remove_asset
 from koda_ray.errors import LimitReached
-from koda_ray.serve.context import Deps, OwnSession, User, background_of
+from koda_ray.serve.context import Deps, OwnSession, User, background_of, disk_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
@@ -41,7 +41,7 @@ async def upload_asset(
     file: Annotated[UploadFile, File(description="PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC")],
     user: User,
     deps: Deps,
-    response: Response,
+    request: Request,
     session_id: Annotated[
         str | None, Form(alias="sessionId", max_length=64, description="Give it to a session")
     ] = None,
@@ -61,13 +61,14 @@ async def upload_asset(
     asset_id = new_id("ast")
     name = clean_name(file.filename, media_type)
     key = asset_key(user, project, asset_id, name)
-    descriptor, temp = tempfile.mkstemp(prefix="koda-upload-")
-    try:
-        await file.seek(0)
-        size, digest = await asyncio.to_thread(_copy, file, descriptor)
-        await deps.storage.put_file(key, Path(temp))
-    finally:
-        await asyncio.to_thread(os.unlink, temp)
+    async with disk_of(request).holding(user, file.size or 0):
+        descriptor, temp = tempfile.mkstemp(prefix="koda-upload-")
+        try:
+            await file.seek(0)
+            size, digest = await asyncio.to_thread(_copy, file, descriptor)
+            await deps.storage.put_file(key, Path(temp))
+        finally:
+            await asyncio.to_thread(os.unlink, temp)
     record = AssetRecord(
         id=asset_id,
         user_id=user,
