@@ -27,6 +27,7 @@ from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
 from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
+from koda_ray.serve.rates import CHANGE_LESS, Rates
 from koda_ray.serve.routes import (
     all_events,
     assets,
@@ -133,7 +134,14 @@ def create_app(
         middleware=[
             Middleware(HangUps),
             Middleware(ReadingDeadline, unread_s=stalled_s),
-            Middleware(Gate, callers=callers, public=is_public, limit_bytes=limit_bytes, asked=streams.asked),
+            Middleware(
+                Gate,
+                callers=callers,
+                public=is_public,
+                limit_bytes=limit_bytes,
+                asked=streams.asked,
+                changes=Rates(deps.settings.user_changes_per_min, way_out=CHANGE_LESS).take,
+            ),
             Middleware(Traced),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),

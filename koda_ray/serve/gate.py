@@ -4,7 +4,7 @@ A server without keys belongs to whoever sits at the machine. It listens on loop
 name; and it answers only to names that mean this machine: a page from elsewhere whose name was made to point here (DNS
 rebinding) sends its own name, and a page that addresses us directly sends its own origin. Where keys are needed, who
 has none is refused before anything of a body is received: a body that never comes would hold a place for nothing. So is
-who has as many requests under way as one user may.
+who has as many requests under way as one user may, or changes more in a minute.
 
 The live preview needs none of this: there the address itself is the secret.
 
@@ -27,6 +27,7 @@ from koda_ray.serve.auth import is_loopback
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response, problem_of, problem_response
+from koda_ray.serve.rates import SAFE_METHODS
 
 __all__ = ["Gate"]
 
@@ -40,6 +41,7 @@ class Gate:
         public: Says of a path whether it is for everybody. Elsewhere whose key it is becomes ``scope["user"]``.
         limit_bytes: How much of a refused body to read for a path, so that its sender listens.
         asked: Counts a user's request for as long as it is under way, or raises LimitReached.
+        changes: Counts a user's request that may change something, or raises LimitReached.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Gate:
         public: Callable[[str], bool],
         limit_bytes: Callable[[str], int],
         asked: Callable[[str], AbstractContextManager[None]],
+        changes: Callable[[str], None],
     ) -> None:
         self._app = app
         self._callers = callers
         self._public = public
         self._limit_bytes = limit_bytes
         self._asked = asked
+        self._changes = changes
         self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,6 +74,8 @@ class Gate:
                 if refused is None and not self._public(scope["path"]):
                     scope["user"] = await self._callers.user(HTTPConnection(scope))
                     under_way.enter_context(self._asked(scope["user"]))
+                    if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
+                        self._changes(scope["user"])
             except KodaError as error:
                 refused = error_response(error, scope["path"])
             if refused is None:

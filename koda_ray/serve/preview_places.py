@@ -1,4 +1,4 @@
-"""How much of a preview's server one user takes: requests under way, and sockets.
+"""How much of a preview's server one user takes: requests under way, sockets, and changes in a minute.
 
 Whoever has a preview's link may ask for its page as often as they like, and read the answers as slowly; and the page
 itself is hostile. A browser has six requests under way and two sockets a page.
@@ -16,13 +16,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from koda_ray.errors import KodaError, LimitReached
+from koda_ray.serve.rates import SAFE_METHODS, Rates
 
-__all__ = ["MAX_REQUESTS", "MAX_SOCKETS", "PreviewPlaces"]
+__all__ = ["MAX_CHANGES_PER_MIN", "MAX_REQUESTS", "MAX_SOCKETS", "PreviewPlaces"]
 
 MAX_REQUESTS = 64
 """How many requests for previews of one user are under way at once."""
 MAX_SOCKETS = 64
 """How many sockets of previews of one user are open at once; each may hold a message that is as long as one may be."""
+MAX_CHANGES_PER_MIN = 1_200
+"""How many requests for previews of one user may change something in a minute: edits of what is seen among them."""
 _AGAIN_S = 1.0
 
 
@@ -45,6 +48,8 @@ class PreviewPlaces:
         self._app = app
         self._whose = whose
         self._refused = refused
+        # a page's own, which takes nothing of what its user may ask of the API
+        self._rates = Rates(MAX_CHANGES_PER_MIN, way_out="wait a moment; the page asks too often")
         self._requests: Counter[str] = Counter()
         self._sockets: Counter[str] = Counter()
 
@@ -57,6 +62,8 @@ class PreviewPlaces:
         if user_id is None:
             return await self._app(scope, receive, send)
         try:
+            if not is_socket and scope["method"] not in SAFE_METHODS:
+                self._take(user_id)
             with self._counted(user_id, is_socket=is_socket):
                 await self._app(scope, receive, send)
         except _Full as full:
@@ -66,6 +73,12 @@ class PreviewPlaces:
             else:
                 answer = await self._refused(Request(scope, receive), full.error)
                 await answer(scope, receive, send)
+
+    def _take(self, user_id: str) -> None:
+        try:
+            self._rates.take(user_id)
+        except LimitReached as error:
+            raise _Full(error) from None
 
     @contextmanager
     def _counted(self, user_id: str, *, is_socket: bool) -> Generator[None]:
