@@ -257,10 +257,9 @@ async def keep_bundle(
     except NotFound:
         contents = await asyncio.to_thread(lambda: json.dumps({**bundle.traits, **bundle.digests}).encode())
         packed = await asyncio.to_thread(bundle.pack)
-        beside = bundle_key(user_id, content_hash, _CONTENTS)
         if hold is not None:
-            await hold({key: len(packed), beside: len(contents)})
-        await storage.put(beside, contents)
+            await hold({key: len(packed) + len(contents)})
+        await storage.put(bundle_key(user_id, content_hash, _CONTENTS), contents)
         await storage.put(key, packed)
 
 
