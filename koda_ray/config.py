@@ -57,9 +57,29 @@ _KEYS: dict[Vendor, str] = {
 
 
 def data_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Where everything lies that no setting puts elsewhere: ``KODA_DATA_DIR``, or ``data`` in the current folder."""
+    """Where everything lies that no setting puts elsewhere.
+
+    ``KODA_DATA_DIR``; else ``data`` beside ``./koda`` in a checkout, and of what is installed the user's own folder for
+    data. Never the folder that one happens to be in: that may be a page's that was cloned, and what lies here is
+    trusted (who serves, the database, the key that signs).
+
+    Raises:
+        InvalidInput: Nothing says where, and this user has no home.
+    """
     found = os.environ if environment is None else environment
-    return Path(found.get("KODA_DATA_DIR") or "data")
+    if named := found.get("KODA_DATA_DIR"):
+        return Path(named)
+    if (REPO_ROOT / "koda").is_file() and (REPO_ROOT / "pyproject.toml").is_file():
+        return REPO_ROOT / "data"
+    import platformdirs  # a checkout has no use for it
+
+    try:
+        folder = platformdirs.user_data_path("koda", appauthor=False)
+    except RuntimeError:
+        folder = None
+    if folder is None or not folder.is_absolute():
+        raise InvalidInput("this user has no home folder to keep data in: set KODA_DATA_DIR to a folder, or HOME")
+    return folder
 
 
 def _beside(name: str, in_repository: str) -> Path:

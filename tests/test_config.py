@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 
 from koda_ray.config import REPO_ROOT, Settings, env_file
 from koda_ray.errors import InvalidInput
+from koda_ray.serve.runfile import start_of
 
 
 def test_with_nothing_set_everything_is_on_this_machine() -> None:
@@ -21,7 +26,7 @@ def test_with_nothing_set_everything_is_on_this_machine() -> None:
         "sqlite",
         "auto",
     )
-    assert settings.database_path == Path("data/koda.db")
+    assert settings.database_path == REPO_ROOT / "data" / "koda.db"
 
 
 def test_one_variable_moves_all_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,6 +56,70 @@ def test_the_folder_that_one_stands_in_sets_nothing(tmp_path: Path) -> None:
     named = told_in(tmp_path, KODA_ENV_FILE="mine.env")
     assert named.stdout.strip().endswith("False 127.0.0.9"), named.stderr
     assert env_file({"KODA_ENV_FILE": "mine.env"}).is_absolute()
+
+
+_TRUSTED = """
+from koda_ray.config import Settings
+from koda_ray.console.server import running_url
+from koda_ray.serve.signing import signing_key
+s = Settings()
+print(running_url(), s.database_path, s.storage_path, s.sandbox_path, signing_key(s)[:6])
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """What is installed from a wheel: the package, and nothing of a checkout beside it."""
+    shutil.copytree(
+        REPO_ROOT / "koda_ray", tmp_path / "site" / "koda_ray", ignore=shutil.ignore_patterns("__pycache__", "offline")
+    )
+    return tmp_path / "site"
+
+
+def cloned(folder: Path, url: str) -> Path:
+    """A page's folder as somebody would make it who wants to be taken for the data of whoever stands in it."""
+    data = folder / "data"
+    data.mkdir(parents=True)
+    (data / "signing.key").write_bytes(b"mine, and you sign with it now!!")
+    (data / "koda.db").write_bytes(b"")
+    body = {"url": url, "pid": os.getpid(), "started": start_of(os.getpid())}
+    (data / "server.json").write_text(json.dumps(body))
+    (data / "server.json").chmod(0o600)  # as it comes out of an archive, with whoever unpacks it as its owner
+    return folder
+
+
+def test_what_is_installed_keeps_its_data_with_the_user_and_trusts_no_folder_that_one_stands_in(
+    installed: Path, tmp_path: Path
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener:
+        folder = cloned(tmp_path / "cloned", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("KODA_", "XDG_"))}
+        environment |= {"PYTHONPATH": str(installed), "HOME": str(tmp_path / "home")}
+        line = [sys.executable, "-P", "-c", _TRUSTED]
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert select.select([listener], [], [], 0)[0] == []  # nobody asked it whether it answers
+    home = tmp_path / "home" / ".local" / "share" / "koda"
+    assert done.stdout.split()[:4] == ["None", *(str(home / name) for name in ("koda.db", "storage", "sandboxes"))]
+    assert "6d696e" not in done.stdout  # "min", of their key
+    elsewhere = {**environment, "XDG_DATA_HOME": str(tmp_path / "xdg")}
+    done = subprocess.run(line, cwd=folder, env=elsewhere, capture_output=True, text=True)
+    assert f" {tmp_path}/xdg/koda/koda.db " in done.stdout
+    relative = {**environment, "XDG_DATA_HOME": "."}  # such a one says nothing (the specification of XDG)
+    done = subprocess.run(line, cwd=folder, env=relative, capture_output=True, text=True)
+    assert f" {home}/koda.db " in done.stdout
+
+
+def test_without_a_home_one_is_told_what_to_set(installed: Path, tmp_path: Path) -> None:
+    told = (
+        "import os, pwd\npwd.getpwuid = lambda uid: {}[uid]\n"  # as for a container's user that has no name
+        "from koda_ray.config import Settings\nfrom koda_ray.errors import InvalidInput\n"
+        "try:\n    Settings()\nexcept InvalidInput as error:\n    print(error.message)\n"
+    )
+    kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, "-P", "-c", told], cwd=tmp_path, env=kept, capture_output=True, text=True)
+    assert "set KODA_DATA_DIR to a folder" in done.stdout, done.stderr
 
 
 def test_a_file_of_settings_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

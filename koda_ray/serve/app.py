@@ -32,7 +32,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.cancellation import end_all
-from koda_ray.config import Settings, env_file
+from koda_ray.config import REPO_ROOT, Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
@@ -277,6 +277,12 @@ async def checked_settings(settings: Settings) -> Settings:
 
 def _start_ray(settings: Settings) -> str | None:
     """Join a cluster, or start one on this machine; return the folder to remove afterwards."""
+    # Ray has every worker look for modules first in the folder that one stands in: that may be a page's that was cloned
+    with contextlib.chdir(REPO_ROOT):
+        return _init_ray(settings)
+
+
+def _init_ray(settings: Settings) -> str | None:
     init = _RAY.init
     if settings.ray_address is not None:
         init(address=settings.ray_address, namespace=NAMESPACE, log_to_driver=False)

@@ -14,8 +14,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from koda_ray.config import REPO_ROOT
 from koda_ray.console.server import MARK, OwnServer, ServerNotStarted, running_url, stop_running
-from koda_ray.errors import StorageError
+from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.ray_auth import choose_ray_auth
 
@@ -36,13 +37,44 @@ def test_a_runfile_of_the_dead_says_nothing(tmp_path: Path) -> None:
     body = {"url": "http://127.0.0.1:1", "pid": child.pid, "started": 5}
     for text in (json.dumps(body), json.dumps({**body, "pid": os.getpid()}), "{", "[]", '{"pid": 1}'):
         path.write_text(text)
+        path.chmod(0o600)
         assert runfile.read(path) is None
     runfile.remove(path)
     assert path.exists()
 
 
+def test_a_runfile_is_believed_where_nobody_else_can_have_written_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    made = runfile.write(path, url="http://127.0.0.1:1", preview_url=None)
+    assert path.stat().st_mode & 0o777 == 0o600 and runfile.read(path) == made
+    for mode in (0o644, 0o660, 0o666, 0o700):
+        path.chmod(mode)
+        with pytest.raises(InvalidInput, match=rf"server\.json .* not believed: its mode is {mode:04o}.*remove it"):
+            runfile.read(path)
+    runfile.remove(path)
+    assert path.exists()
+    path.chmod(0o600)
+    real = path.rename(tmp_path / "real.json")
+    path.symlink_to(real)
+    with pytest.raises(InvalidInput, match="no regular file"):
+        runfile.read(path)
+    path.unlink()
+    os.mkfifo(path, 0o600)  # nobody writes to it, and nobody waits for that
+    with pytest.raises(InvalidInput, match="no regular file"):
+        runfile.read(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_runfile_of_another_user_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    runfile.write(path, url="http://127.0.0.1:1", preview_url=None)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(InvalidInput, match="belongs to user 65534"):
+        runfile.read(path)
+
+
 def test_where_the_file_lies(tmp_path: Path) -> None:
-    assert runfile.runfile_path({}) == Path("data/server.json")
+    assert runfile.runfile_path({}) == REPO_ROOT / "data" / "server.json"
     assert runfile.runfile_path({"DATABASE_PATH": "/x/koda.db"}) == Path("/x/server.json")
     assert runfile.runfile_path({"KODA_RUNFILE": "/y/run.json", "DATABASE_PATH": "/x/koda.db"}) == Path("/y/run.json")
 
@@ -85,6 +117,7 @@ def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tm
         "SANDBOX_PATH": tmp_path / "sandboxes",
     }.items():
         monkeypatch.setenv(name, str(value))
+    heard = hostile_folder(monkeypatch, tmp_path / "cloned")
     own = OwnServer(tmp_path / "server.log")
     try:
         seen: list[float] = []
@@ -103,8 +136,20 @@ def test_a_server_of_ones_own_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tm
         assert marked(mark) == []
         assert not folder.exists()
         assert running_url() is None
+        assert not heard.exists()
     finally:
         own.stop()
+
+
+def hostile_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """Stand in a page's folder that brings modules by the names of ours; return what one of them leaves as it runs."""
+    heard = folder / "heard"
+    for name in ("koda_ray", "structlog", "httpx"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(f"open({str(heard)!r}, 'a').write({name!r})")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPO_ROOT), os.environ.get("PYTHONPATH", "")]).strip(":"))
+    monkeypatch.chdir(folder)
+    return heard
 
 
 def through_serve(http: httpx.Client, url: str) -> None:
