@@ -166,8 +166,7 @@ class Project:
             return None
         # cut off before its files were back, or in the middle of a command: what is in it is not the project
         if self._core.state.sandbox_status == "creating" or await self._command_cut_off():
-            await self._provider.destroy(known)
-            await self._mark_destroyed(known)
+            await self._end(known)
             return None
         try:
             sandbox = await self._connected(known)
@@ -201,12 +200,10 @@ class Project:
         since = "ever" if saved is None else f"since {saved.created_at.isoformat(timespec='seconds')}"
         lost = f"what was changed in it {since} and is in no checkpoint is lost"
         _log.warning("a sandbox that does not answer is given up", session_id=self._core.session_id, lost=lost)
-        await self._provider.destroy(sandbox_id)
         told: dict[str, JsonValue] = {"reason": "unresponsive", "message": f"it ran and did not answer: {lost}"}
         if saved is not None:
             told["checkpointId"] = saved.id
-        self._sandbox = None
-        await self._mark_destroyed(sandbox_id, told)
+        await self._end(sandbox_id, told)
 
     async def _command_cut_off(self) -> bool:
         """Whether a process died while a command ran, before what the command did to the code could be undone."""
@@ -479,10 +476,7 @@ class Project:
         self._failure_told = False
         if (sandbox := self.held) is None:
             return  # let go of meanwhile: it is another activation's now
-        await sandbox.destroy()
-        self._sandbox = None
-        if sandbox_id is not None:
-            await self._mark_destroyed(sandbox_id)
+        await self._end(sandbox_id or sandbox.id)
 
     async def _tell_failed(self, trigger: str, code: str, message: str) -> None:
         if self._failure_told:
@@ -504,6 +498,16 @@ class Project:
         """Let go of the sandbox without touching it: another activation owns it now."""
         self._sandbox = None
         self._minutes.forget()
+
+    async def _end(self, sandbox_id: str, told: Mapping[str, JsonValue] | None = None) -> None:
+        """Destroy a sandbox that the session has no more, which the database says first.
+
+        Under the fence: who is held up between the two until another activation took over ends nothing that one works
+        in, since it was told of none. What is cut off there, the janitor ends.
+        """
+        await self._mark_destroyed(sandbox_id, told)
+        self._sandbox = None
+        await self._provider.destroy(sandbox_id)
 
     async def _mark_destroyed(self, sandbox_id: str, told: Mapping[str, JsonValue] | None = None) -> None:
         rows = await self._core.store.sandboxes(session_id=self._core.session_id)

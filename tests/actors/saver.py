@@ -2,7 +2,8 @@
 
 ``python -m tests.actors.saver FOLDER SESSION PATH DIES_AT``: a real session takes up its sandbox, writes a file there
 that is not saved yet, says so in a line, and beats. A line that it reads has its clock jump over an interval between
-two saves. SIGKILL when the first object whose key holds DIES_AT is all written and has not got its name yet.
+two saves; one that says RESTS has it save and end its sandbox. SIGKILL when the first object whose key holds DIES_AT is
+all written and has not got its name yet.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.session import Session, SessionParts
 from koda_ray.config import Settings
+from koda_ray.errors import Fenced
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
@@ -24,6 +27,7 @@ from koda_ray.studio.offline import OfflineDirector
 
 AWAKE = "awake"
 """The line's first word; its activation's number and its sandbox follow."""
+RESTS = "rest"
 LEASE_S = 1.5
 """Short, for a test that waits for it to be renewed; and long beside what it takes to take up a sandbox."""
 
@@ -68,7 +72,11 @@ async def main(folder: Path, session_id: str, path: str, dies_at: str) -> None:
         await sandbox.write_files({path: f"export const by = {os.getpid()};\n".encode()})
         sys.stdout.write(f"{AWAKE} {session.core.epoch} {sandbox.id}\n")
         sys.stdout.flush()
-        if await asyncio.to_thread(sys.stdin.readline):
+        said = await asyncio.to_thread(sys.stdin.readline)
+        if said.strip() == RESTS:
+            with suppress(Fenced):
+                await session.project.release("idle")
+        elif said:
             ahead_s = settings.heartbeat_s + 1
             await asyncio.to_thread(sys.stdin.readline)  # it lives on until a save kills it, or nobody listens
         await session.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
+import sys
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,16 +22,16 @@ from koda_ray.actors.sweep import Retention, Sweep
 from koda_ray.actors.waking import WAKES, Waking, WakingPace, in_turn
 from koda_ray.errors import StorageError, Unavailable
 from koda_ray.metrics import Figure
-from koda_ray.sandbox.base import Sandbox, SandboxInfo, SandboxProvider
+from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.sandbox.unfinished import clear_own
-from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.records import Batch, OwedWork
 from koda_ray.state.storage import unit_key
 from koda_ray.types import new_id, now
 from tests.actors.house import SOON, House, filled
+from tests.barriers import held_file, until_waiting
 from tests.state import records
 
 # --- waking ---------------------------------------------------------------------------------------------------------
@@ -325,31 +327,41 @@ async def test_a_sessions_row_of_another_machine_is_left_to_that_machine(house: 
     assert [row.id for row in await house.store.sandboxes()] == [away.id]
 
 
-async def test_a_janitor_that_was_stopped_before_it_destroys_takes_nothing_that_was_made_meanwhile(
-    house: House, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.sandbox
+async def test_a_janitor_that_stands_still_before_it_destroys_takes_nothing_that_a_session_came_back_to(
+    house: House, tmp_path: Path
 ) -> None:
-    """It has read what is needed, and is stopped for minutes; a session comes back, and makes a sandbox."""
-    usual, made = house.sandboxes.list, list[Sandbox]()
-    read = house.store.sandboxes
-
-    async def read_then_stopped(*, session_id: str | None = None, live: bool = True) -> list[SandboxRecord]:
-        rows = await read(session_id=session_id, live=live)
-        if reaping and not made:
-            made.append(await house.sandbox(await house.session(lease=SOON)))
-            monkeypatch.setattr("koda_ray.sandbox.service.REAP_GRACE_S", 0.0)  # so long was it stopped
-        return rows
-
-    async def listed() -> list[SandboxInfo]:
-        reaping.append(True)
-        return await usual()
-
-    reaping: list[bool] = []
-    left = await house.sandbox(await house.session(lease=SOON), named=False)
-    monkeypatch.setattr(house.store, "sandboxes", read_then_stopped)
-    monkeypatch.setattr(house.sandboxes, "list", listed)
-    gone = await house.janitor().clear()
-    assert made and made[0].id not in gone and await made[0].is_alive()
-    assert left.id not in gone or not await left.is_alive()
+    """It has listed the sandboxes and knows which are needed; minutes go by, in which their sessions come back."""
+    asleep, moved = [await house.session(owes=False, lease=-timedelta(days=1)) for _ in range(2)]
+    left = await house.sandbox(moved, named=False, age_s=4 * REAP_GRACE_S)  # its turn comes first
+    listed = await house.sandbox(asleep, age_s=3 * REAP_GRACE_S)
+    await listed.write_files({"src/kept.ts": b"before"})
+    elsewhere = sandbox_provider(house.settings, deployment="dep_test")  # of the process that a session wakes in
+    with held_file(house.settings.sandbox_path / "dep_test" / left.id / ".lock"):
+        janitor = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.actors.clearer", str(tmp_path), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            await until_waiting(janitor.pid)  # to destroy the first
+            # one comes back to its sandbox, works there and rests anew; the other makes one, which is not young any
+            # more once the janitor goes on
+            await house.store.activate(asleep.id, host="test", lease_until=now() + SOON)
+            back = await elsewhere.connect(listed.id)
+            await back.write_files({"src/kept.ts": b"after"})
+            again = await house.store.activate(moved.id, host="test", lease_until=now() + SOON)
+            made = await house.sandbox(again, age_s=2 * REAP_GRACE_S)
+        except BaseException:
+            janitor.kill()
+            await janitor.wait()
+            raise
+    said, _ = await asyncio.wait_for(janitor.communicate(), 120)
+    told = json.loads(said.decode().strip().splitlines()[-1])
+    assert (told["gone"], told["unsaved"], janitor.returncode) == ([left.id], [asleep.id], 0)
+    assert await back.is_alive() and await back.read_file("src/kept.ts") == b"after"
+    assert await made.is_alive() and not await left.is_alive()
+    assert {row.id for row in await house.store.sandboxes()} == {listed.id, made.id}
+    assert await house.janitor().clear() == []  # nor does the next round
+    await elsewhere.close()
 
 
 async def test_whoever_left_files_on_another_node_is_woken_too_and_what_went_there_is_told(house: House) -> None:

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,9 @@ from koda_ray.state.records import Batch
 from koda_ray.state.storage import asset_key
 from tests import leaks
 from tests.actors.conftest import SessionWorld
-from tests.actors.saver import AWAKE
+from tests.actors.saver import AWAKE, RESTS
 from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.barriers import held_file, until_waiting
 from tests.llm.server import Say, reply
 from tests.state import records
 
@@ -339,8 +341,11 @@ async def renewed_often(world: SessionWorld, session_id: str, ended: Callable[[]
             await asyncio.sleep(0.02)
 
 
-async def killed_by_its_save(world: SessionWorld, session_id: str, path: str, dies_at: str) -> str:
-    """Run a life in a process of its own, which its first save kills; returns the sandbox that it had."""
+@asynccontextmanager
+async def another_life(
+    world: SessionWorld, session_id: str, path: str, dies_at: str
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, int, str]]:
+    """Have a session live in a process of its own; yields that, the number of its activation, and its sandbox."""
     command = [sys.executable, "-m", "tests.actors.saver", str(world.settings.storage_path.parent)]
     life = await asyncio.create_subprocess_exec(
         *command, session_id, path, dies_at, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -353,17 +358,53 @@ async def killed_by_its_save(world: SessionWorld, session_id: str, path: str, di
                 line = await life.stdout.readline()
                 assert line, "it ended before it began"
                 said = line.decode().split() or [""]
-            _, epoch, sandbox_id = said
-        await renewed_often(world, session_id, lambda: life.returncode is not None)
-        assert (await world.store.get_session(session_id)).epoch == int(epoch)
-        life.stdin.write(b"later\n")
-        async with asyncio.timeout(120):
-            assert await life.wait() == -signal.SIGKILL, "its first save killed it"
+        yield life, int(said[1]), said[2]
     finally:
         if life.returncode is None:
             life.kill()
             await life.wait()
         life.stdin.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stopped", ["before it rests", "before its sandbox ends"])
+async def test_who_was_stopped_before_it_ends_its_sandbox_ends_nothing_that_another_works_in(
+    world: SessionWorld, stopped: str
+) -> None:
+    first = await world.at_rest()
+    await write(first, GOOD_FILES)
+    session_id, left = first.session_id, str(first.state.sandbox_id)
+    lock = world.settings.sandbox_path / "dep_test" / left / ".lock"
+    async with another_life(world, session_id, "src/one.ts", "nothing") as (life, epoch, sandbox_id):
+        assert sandbox_id == left and life.stdin is not None
+        with held_file(lock):
+            if stopped == "before its sandbox ends":
+                life.stdin.write(f"{RESTS}\n".encode())
+                await until_waiting(life.pid)
+            life.send_signal(signal.SIGSTOP)
+        heir = await world.activate(session_id, world.model(studio_model()))
+        sandbox = await heir.project.sandbox()
+        assert heir.core.epoch > epoch and b"export" in await sandbox.read_file("src/one.ts")
+        await sandbox.write_files({"src/late.ts": b"export const late = 1;"})
+        life.send_signal(signal.SIGCONT)
+        life.stdin.write(f"{RESTS}\n".encode())
+        life.stdin.close()
+        assert await asyncio.wait_for(life.wait(), 120) == 0
+    assert await sandbox.is_alive() and await sandbox.read_file("src/late.ts") == b"export const late = 1;"
+    assert [info.id for info in await world.sandboxes.list()] == [sandbox.id]
+    assert heir.state.sandbox_id == sandbox.id
+    await heir.close()
+
+
+async def killed_by_its_save(world: SessionWorld, session_id: str, path: str, dies_at: str) -> str:
+    """Run a life in a process of its own, which its first save kills; returns the sandbox that it had."""
+    async with another_life(world, session_id, path, dies_at) as (life, epoch, sandbox_id):
+        assert life.stdin is not None
+        await renewed_often(world, session_id, lambda: life.returncode is not None)
+        assert (await world.store.get_session(session_id)).epoch == epoch
+        life.stdin.write(b"later\n")
+        async with asyncio.timeout(120):
+            assert await life.wait() == -signal.SIGKILL, "its first save killed it"
     return sandbox_id
 
 
