@@ -143,20 +143,21 @@ async def over_http(http: httpx.AsyncClient, port: int, session_id: str, *, has_
 
 
 async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server) -> None:
-    """Sixty uploads of 5 GB each, in chunks and without a key: a little of each is taken, and then it is cut off."""
+    """Sixty uploads of 5 GB each, in chunks and without a key: each is told why, and then cut off."""
 
     async def send() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
         head = f"POST /v1/assets HTTP/1.1\r\nHost: 127.0.0.1:{port_of(server)}\r\nTransfer-Encoding: chunked\r\n\r\n"
         writer.write(head.encode())
         sent, chunk = 0, b"100000\r\n" + bytes(MB) + b"\r\n"
+        # read while it is sent, as clients do: what came before a connection was cut off is lost with it otherwise
+        answer = asyncio.create_task(reader.readline())
         with contextlib.suppress(OSError):
             while sent < 5 << 30:
                 writer.write(chunk)
                 await asyncio.wait_for(writer.drain(), 60)
                 sent += MB
-        with contextlib.suppress(OSError):
-            assert b" 401 " in (await asyncio.wait_for(reader.read(64), 60) or b" 401 ")
+        assert (await asyncio.wait_for(answer, 60)).startswith(b"HTTP/1.1 401 "), "each is told why"
         writer.close()
         return sent
 
