@@ -21,6 +21,7 @@ __all__ = [
     "MAX_DURATION_S",
     "MAX_PROMPT_CHARS",
     "MAX_TAKES",
+    "MIN_DURATION_S",
     "MIN_SCENE_S",
     "Answered",
     "Budget",
@@ -69,6 +70,7 @@ user has stored, which only the settings do."""
 
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0
+MIN_DURATION_S = 0.5
 MIN_SCENE_S = 1.5
 
 _last_stamp = 0
@@ -200,7 +202,7 @@ class SessionOptions(Model):
     ``take`` is which of several takes of one prompt this is: each looks different, and none asks which style is meant.
     """
 
-    duration: float | None = Field(default=None, ge=0.5, le=MAX_DURATION_S)
+    duration: float | None = Field(default=None, ge=MIN_DURATION_S, le=MAX_DURATION_S)
     aspect: Literal["16:9", "9:16", "1:1", "4:5"] | None = None
     fps: int | None = Field(default=None, ge=1, le=120)
     take: int | None = Field(default=None, ge=1, le=MAX_TAKES)

@@ -8,7 +8,7 @@ from datetime import datetime
 from koda_ray.commands import ApprovalChange, EditPlan
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.parts import Transition, refuse
-from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S, NodeState, Plan, Scene, SceneEdit
+from koda_ray.types import MAX_DURATION_S, MIN_DURATION_S, MIN_SCENE_S, NodeState, Plan, Scene, SceneEdit
 
 __all__ = ["check_scenes", "edit_plan", "scene_bounds"]
 
@@ -51,6 +51,11 @@ def edit_plan(state: NodeState, command: EditPlan, at: datetime) -> Transition:
     if total > MAX_DURATION_S:
         raise InvalidInput(
             f"the scenes last {total:g} s together; a film lasts {MAX_DURATION_S:g} s at most",
+            context={"field": "scenes"},
+        )
+    if total < MIN_DURATION_S:
+        raise InvalidInput(
+            f"the scenes last {total:g} s together; a film lasts {MIN_DURATION_S:g} s at least",
             context={"field": "scenes"},
         )
     edited = plan.model_copy(update={"scenes": scenes, "total_duration": total})

@@ -14,11 +14,12 @@ import traceback
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.fuzz.preview import PREVIEW
+from tests.fuzz.served import SERVED
 from tests.fuzz.targets import TARGETS, FuzzTarget, is_refusal
 
 __all__ = ["ALL", "run"]
 
-ALL: dict[str, FuzzTarget] = {**TARGETS, "preview": PREVIEW}
+ALL: dict[str, FuzzTarget] = {**TARGETS, "preview": PREVIEW, **SERVED}
 _ROUND = 200
 
 
@@ -34,7 +35,12 @@ def run(target: FuzzTarget, *, seconds: float, begin: int = 0, rounds: int = _RO
     Returns:
         How many inputs it took, and what crashed, in words.
     """
-    count, deadline = 0, time.monotonic() + seconds
+    with target.around():
+        return _run(target, time.monotonic() + seconds, begin, rounds)
+
+
+def _run(target: FuzzTarget, deadline: float, begin: int, rounds: int) -> tuple[int, list[str]]:
+    count = 0
     last: list[object] = []
 
     def once(value: object) -> None:

@@ -12,6 +12,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,11 @@ __all__ = ["TARGETS", "ZIPS", "FuzzTarget", "is_refusal"]
 
 @dataclass(frozen=True)
 class FuzzTarget:
-    """A reader of what strangers sent: what it is given, and what is done with that."""
+    """A reader of what strangers sent: what it is given, what is done with that, and what stands around all of it."""
 
     given: st.SearchStrategy[Any]
     check: Callable[[Any], None]
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def is_refusal(error: BaseException) -> bool:

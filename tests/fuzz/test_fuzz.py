@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.fuzz.__main__ import ALL, run
+from tests.fuzz.served import SERVED
 from tests.fuzz.targets import TARGETS, ZIPS, is_refusal
 
 
@@ -32,6 +33,8 @@ def answer(headers: bytes) -> bytes:
 FOUND: list[tuple[str, object]] = [
     ("bundles", moved(ZIPS[0])),
     ("bundles", nameless(ZIPS[2])),
+    ("plans", (b'{"scenes": [{"scene": 1, "duration": 0.2}]}', {"content-type": "application/json"})),
+    ("plans", (b'{"scenes": [{"scene": 1, "duration": 1e-9}]}', {"content-type": "application/json"})),
     ("preview", (b"", "GET", "", {"accept": "\x80"}, False)),
     ("preview", (b"", "OPTIONS", "", {"host": "a:b"}, False)),
     ("preview", (b"", "OPTIONS", "", {"host": "a; script-src *"}, False)),
@@ -51,15 +54,16 @@ FOUND: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("target", "given"), FOUND)
 def test_what_was_found_is_refused_in_words(target: str, given: object) -> None:
     check: Callable[[object], None] = ALL[target].check
-    try:
-        check(given)
-    except Exception as error:
-        assert is_refusal(error), repr(error)
+    with ALL[target].around():
+        try:
+            check(given)
+        except Exception as error:
+            assert is_refusal(error), repr(error)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, *SERVED])
 def test_nonsense_is_refused_in_words(target: str) -> None:
-    count, crashes = run(TARGETS[target], seconds=0.3, rounds=20)
+    count, crashes = run(ALL[target], seconds=0.3, rounds=20)
     assert count >= 20 and not crashes, crashes
 
 
