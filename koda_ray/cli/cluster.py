@@ -75,9 +75,10 @@ def drain_on_notice(
 ) -> None:
     """Wait until the cloud says that it takes this machine away, then have its work leave it; for each spot machine."""
     from koda_ray.deploy.draining import drain_this_machine
-    from koda_ray.deploy.notice import Notice, find_metadata, metadata_client, wait_for_notice
+    from koda_ray.deploy.notice import FIND_S, Notice, find_metadata, metadata_client, wait_for_notice
 
     async def wait() -> Notice:
+        typer.echo(f"asking AWS and Google Cloud for {FIND_S:.0f} s whether this machine is theirs")
         async with metadata_client() as client:
             metadata = await find_metadata(client)
             typer.echo(f"waiting for a notice from {metadata.cloud}")

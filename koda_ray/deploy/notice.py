@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -19,8 +20,19 @@ import httpx
 from koda_ray.errors import Missing
 from koda_ray.logs import get_logger
 
-__all__ = ["AwsMetadata", "GoogleMetadata", "Metadata", "Notice", "find_metadata", "metadata_client", "wait_for_notice"]
+__all__ = [
+    "FIND_S",
+    "AwsMetadata",
+    "GoogleMetadata",
+    "Metadata",
+    "Notice",
+    "find_metadata",
+    "metadata_client",
+    "wait_for_notice",
+]
 
+FIND_S = 30.0
+"""How long a machine is asked whose it is, in seconds: one that has just started may have no network yet."""
 ASK_S = 0.5
 """Between two questions, in seconds."""
 _METADATA = "http://169.254.169.254"
@@ -141,12 +153,12 @@ class GoogleMetadata:
         return await self._client.get(self._preempted, headers={"Metadata-Flavor": "Google"})
 
 
-async def find_metadata(client: httpx.AsyncClient, *, tries: int = 60) -> Metadata:
+async def find_metadata(client: httpx.AsyncClient, *, within_s: float = FIND_S) -> Metadata:
     """Find out whose machine this is; the clouds' own variables may say another address.
 
     Args:
         client: Asks.
-        tries: How often, with pauses: a machine that has just started may have no network yet.
+        within_s: After how long nothing more is asked, in seconds.
 
     Raises:
         Missing: Neither AWS nor Google Cloud answers.
@@ -155,11 +167,14 @@ async def find_metadata(client: httpx.AsyncClient, *, tries: int = 60) -> Metada
         AwsMetadata(client, os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")),
         GoogleMetadata(client, os.environ.get("GCE_METADATA_HOST")),
     )
-    for left in reversed(range(tries)):
+    until = time.monotonic() + within_s
+    while True:
         for metadata in clouds:
             if await metadata.is_here():
                 return metadata
-        await asyncio.sleep(ASK_S if left else 0)
+        if time.monotonic() >= until:
+            break
+        await asyncio.sleep(ASK_S)
     raise Missing(
         f"neither AWS nor Google Cloud answers at {_METADATA}: only machines that one of them may take away are given "
         "notice there; leave this command out of others"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,7 +65,21 @@ async def test_a_machine_of_no_cloud_is_told_so(client: httpx.AsyncClient, monke
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{NOWHERE}")
     monkeypatch.setenv("GCE_METADATA_HOST", NOWHERE)
     with pytest.raises(Missing, match="leave this command out"):
-        await find_metadata(client, tries=1)
+        await find_metadata(client, within_s=0)
+
+
+async def test_what_is_asked_is_said_before_anybody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{NOWHERE}")
+    monkeypatch.setenv("GCE_METADATA_HOST", NOWHERE)
+    line = (sys.executable, "-m", "koda_ray", "cluster", "drain-on-notice")
+    asking = await asyncio.create_subprocess_exec(*line, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert asking.stdout is not None
+        said = await asyncio.wait_for(asking.stdout.readline(), 60)
+        assert b"asking AWS and Google Cloud for 30 s" in said and asking.returncode is None
+    finally:
+        asking.kill()
+        await asking.wait()
 
 
 @pytest.mark.parametrize(
