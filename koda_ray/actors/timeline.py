@@ -161,7 +161,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
             replace(each, session_id=session_id, event_seq=heard(each.event_seq), seq=heard(each.seq))
             for each in past.checkpoints
         ],
-        states=[(since, moved.state(each)) for since, each in past.states if since < rev],
+        states=((since, moved.state(each)) for since, each in past.states if since < rev),
         assets=[
             replace(each, id=moved.assets[each.id], session_id=session_id)
             for each in past.assets
@@ -179,7 +179,7 @@ class _Moved:
         self._past = past
         self._session_id = session_id
         self.assets = {asset.id: new_id("ast") for asset in past.assets}
-        named = {job for state in [past.state, *(each for _, each in past.states)] for job in _jobs_of(state)}
+        named = {*_jobs_of(past.state), *(job for _, state in past.states for job in _jobs_of(state))}
         self._jobs = {job_id: new_id("job") for job_id in sorted(named)}
 
     def state(self, state: NodeState) -> NodeState:

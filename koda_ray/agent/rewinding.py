@@ -156,7 +156,7 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
             *subagents_at(past, session_id, reason=_OTHER, at=at, names=names),
         ],
         checkpoints=[replace(each, session_id=session_id, event_seq=seq, seq=seq) for each in past.checkpoints],
-        states=[(since, each.model_copy(update=own)) for since, each in past.states if since < rev],
+        states=((since, each.model_copy(update=own)) for since, each in past.states if since < rev),
         assets=[],
         jobs=[],
         events=[

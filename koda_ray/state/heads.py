@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,8 +28,8 @@ __all__ = ["KeptPast", "head_now", "is_head", "onwards", "parts_json", "parts_of
 class KeptPast:
     """All that a store keeps of a session's past; messages and checkpoints also where they do not count now.
 
-    ``states`` are JSON by the commit that brought them, oldest first; ``state_rev`` is the present one's. ``head`` is
-    the one that is gone to, if any: each has all calls of its time.
+    ``states`` are JSON by the commit that brought them, oldest first, which may be gone through several times;
+    ``state_rev`` is the present one's. ``head`` is the one that is gone to, if any: each has all calls of its time.
     """
 
     record: SessionRecord
@@ -40,7 +40,7 @@ class KeptPast:
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
     checkpoints: list[CheckpointRecord]
-    states: list[tuple[int, str]]
+    states: Iterable[tuple[int, str]]
     head: HeadRecord | None
 
 
@@ -55,7 +55,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
     if is_head(point):
         if kept.head is None:
             raise nothing_to_undo(record.id) if point == UNDO else no_point(record.id, str(point))
-        return _at_head(kept, kept.head)
+        return _at_head(kept, kept.head, with_states=with_states)
     spans, rev, seq, until = kept.spans, record.rev, record.seq, None
     following = None if point is None else _next(kept, point)
     if following is not None:
@@ -84,7 +84,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
         beads=kept.beads,
         checkpoints=[each for each in kept.checkpoints if counts(spans, each.rev)],
         pending=[approval for approval in kept.approvals if approval.status == "pending"],
-        states=_states(kept, spans) if with_states else [],
+        states=_States(kept, spans) if with_states else (),
     )
 
 
@@ -132,7 +132,7 @@ def parts_of(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord]
     )
 
 
-def _at_head(kept: KeptPast, head: HeadRecord) -> Past:
+def _at_head(kept: KeptPast, head: HeadRecord, *, with_states: bool) -> Past:
     spans = cut(head.history, rev=head.rev, seq=head.seq)
     return Past(
         record=kept.record,
@@ -149,7 +149,7 @@ def _at_head(kept: KeptPast, head: HeadRecord) -> Past:
         checkpoints=[each for each in kept.checkpoints if counts(spans, each.rev)],
         pending=[approval for approval in kept.approvals if approval.status == "pending"],
         head=head,
-        states=_states(kept, spans),
+        states=_States(kept, spans) if with_states else (),
     )
 
 
@@ -166,13 +166,25 @@ def _next(kept: KeptPast, point: str) -> MessageRecord | CheckpointRecord | None
 
 
 def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeState:
-    for since, text in reversed(kept.states):
+    found: str | None = None
+    for since, text in kept.states:
         if since <= rev and counts(spans, since):
-            return NodeState.model_validate_json(text)
-    raise too_old(kept.record.id, point)
+            found = text
+    if found is None:
+        raise too_old(kept.record.id, point)
+    return NodeState.model_validate_json(found)
 
 
-def _states(kept: KeptPast, spans: Sequence[Span]) -> list[tuple[int, NodeState]]:
-    rows = [*kept.states, (kept.state_rev, kept.record.state.model_dump_json())]
-    found = {rev: text for rev, text in rows if counts(spans, rev)}
-    return [(rev, NodeState.model_validate_json(text)) for rev, text in sorted(found.items())]
+@dataclass(frozen=True)
+class _States:
+    """The states that count, oldest first, the present one among them: each is read as it is come to."""
+
+    kept: KeptPast
+    spans: Sequence[Span]
+
+    def __iter__(self) -> Iterator[tuple[int, NodeState]]:
+        for rev, text in self.kept.states:
+            if rev != self.kept.state_rev and counts(self.spans, rev):
+                yield rev, NodeState.model_validate_json(text)
+        if counts(self.spans, self.kept.state_rev):
+            yield self.kept.state_rev, self.kept.record.state

@@ -10,7 +10,7 @@ next one: with the answer that was shown, the question that waited, the files th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol, cast
@@ -143,6 +143,8 @@ class Past:
     point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
     a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
     four are there for a fork: states at earlier points by commit, uploaded files, render jobs, what was said aloud.
+    ``states`` may be gone through several times, in the transaction alone: there is one for each commit, and they are
+    read a few at a time.
     """
 
     record: SessionRecord
@@ -159,7 +161,7 @@ class Past:
     checkpoints: list[CheckpointRecord]
     pending: list[ApprovalRecord]
     head: HeadRecord | None = None
-    states: list[tuple[int, NodeState]] = field(default_factory=list["tuple[int, NodeState]"])
+    states: Iterable[tuple[int, NodeState]] = ()
     assets: list[AssetRecord] = field(default_factory=list["AssetRecord"])
     jobs: list[JobRecord] = field(default_factory=list["JobRecord"])
     said: list[Envelope] = field(default_factory=list["Envelope"])
@@ -184,7 +186,8 @@ class Change:
 class ForkedSession:
     """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
 
-    Messages and checkpoints keep the numbers that they are given. ``room`` is what its user may have with it.
+    Messages and checkpoints keep the numbers that they are given. ``states`` are gone through once, as they are
+    written. ``room`` is what its user may have with it.
     """
 
     state: NodeState
@@ -194,7 +197,7 @@ class ForkedSession:
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
     checkpoints: list[CheckpointRecord]
-    states: list[tuple[int, NodeState]]
+    states: Iterable[tuple[int, NodeState]]
     assets: list[AssetRecord]
     jobs: list[JobRecord]
     events: list[NewEvent]

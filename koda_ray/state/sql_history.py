@@ -6,9 +6,10 @@ carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
@@ -62,6 +63,8 @@ __all__ = ["SqlHistory", "save_state"]
 
 R = TypeVar("R", bound="DataclassInstance")
 _S = schema.sessions.c
+_PAGE = 16
+"""How many states are held at once."""
 _REPLACED = (schema.tool_calls, schema.approvals, schema.beads)
 
 
@@ -212,12 +215,13 @@ class SqlHistory(SqlParts):
         _insert(connection, schema.messages, fork.messages, session_id, user_id)
         _insert(connection, schema.checkpoints, fork.checkpoints, session_id, user_id)
         self._put_rows(connection, fork, session_id, user_id)
-        states = [
-            {"session_id": session_id, "rev": rev, "user_id": user_id, "state": each.model_dump_json()}
-            for rev, each in fork.states
-        ]
-        if states:
-            connection.execute(insert(schema.states), states)
+        states = iter(fork.states)
+        while page := list(islice(states, _PAGE)):
+            rows: list[dict[str, object]] = [
+                {"session_id": session_id, "rev": rev, "user_id": user_id, "state": each.model_dump_json()}
+                for rev, each in page
+            ]
+            connection.execute(insert(schema.states), rows)
         _insert(connection, schema.assets, fork.assets, session_id, user_id)
         for job in fork.jobs:
             belongs(job, session_id, user_id)
@@ -305,7 +309,6 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None)
         query = select(table).where(table.c.session_id == session_id).order_by(*(table.c[name] for name in order))
         return [record(cls, each) for each in connection.execute(query)]
 
-    states = select(schema.states.c.rev, schema.states.c.state).where(schema.states.c.session_id == session_id)
     return KeptPast(
         record=session(row),
         state_rev=row.state_rev,
@@ -315,9 +318,26 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None)
         approvals=rows(ApprovalRecord, schema.approvals, "created_at", "ordinal", "id"),
         beads=rows(BeadRecord, schema.beads, "position", "id"),
         checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
-        states=[(each.rev, each.state) for each in connection.execute(states.order_by(schema.states.c.rev))],
+        states=_KeptStates(connection, session_id),
         head=_head_at(connection, session_id, point),
     )
+
+
+@dataclass(frozen=True)
+class _KeptStates:
+    """A session's earlier states as JSON, oldest first: there is one for each commit, so they are read by pages."""
+
+    connection: Connection
+    session_id: str
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        table = schema.states.c
+        query = select(table.rev, table.state).where(table.session_id == self.session_id).order_by(table.rev)
+        after = -1
+        while page := self.connection.execute(query.where(table.rev > after).limit(_PAGE)).all():
+            for row in page:
+                yield row.rev, row.state
+            after = page[-1].rev
 
 
 def _with_belongings(connection: Connection, past: Past) -> Past:

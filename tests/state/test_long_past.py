@@ -1,0 +1,42 @@
+"""A session's past is long: what takes it along holds a little of it at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from koda_ray.state.records import Batch
+from koda_ray.state.sql import SqlStore
+from koda_ray.types import Execution
+from tests.state import records
+
+COUNT = 400
+SIZE = 200_000
+
+
+@pytest.mark.full
+async def test_a_fork_holds_a_few_of_the_states_at_a_time(tmp_path: Path) -> None:
+    """There are eighty megabytes of them, which each is there as text and read, of the one session and the other."""
+    store = SqlStore(tmp_path / "koda.db")
+    await store.open()
+    session = await records.active_session(store)
+    for number in range(COUNT):
+        execution = Execution(thinking=f"{number}".ljust(SIZE, "x"))
+        state = session.state.model_copy(update={"execution": execution})
+        message = records.message(session, number)
+        await store.commit(session.id, session.epoch, Batch(state=state, messages=[message]))
+    line = (sys.executable, "-m", "tests.state.forker", str(tmp_path / "koda.db"), session.id, session.user_id)
+    forking = await asyncio.create_subprocess_exec(*line, stdout=asyncio.subprocess.PIPE)
+    said, _ = await asyncio.wait_for(forking.communicate(), 200)
+    grown, made = said.decode().split()[-2:]
+    assert int(grown) < COUNT * SIZE, f"it grew by {int(grown) >> 20} MB"
+    past = [each for each in await store.points(made, limit=1000) if each.kind == "message"]
+    assert len(past) == COUNT
+    middle = await store.past(made, point=past[COUNT // 2].id)
+    assert middle.state.execution is not None
+    assert middle.state.execution.thinking.rstrip("x") == str(COUNT // 2 - 1)
+    assert (middle.state.session_id, middle.state.forked_from) == (made, session.id)
+    await store.close()
