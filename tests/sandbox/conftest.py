@@ -133,6 +133,7 @@ AnySandbox = LocalSandbox | DockerSandbox
 _LOCAL_AND_DOCKER = ["local", pytest.param("docker", marks=[pytest.mark.needs("docker"), pytest.mark.full])]
 _GVISOR = pytest.param("gvisor", marks=[pytest.mark.needs("docker", "gvisor"), pytest.mark.full])
 gvisor_too = pytest.mark.parametrize("kind", [*_LOCAL_AND_DOCKER, _GVISOR], indirect=True)
+gvisor_alone = pytest.mark.parametrize("kind", [_GVISOR], indirect=True)
 
 
 @pytest.fixture(params=_LOCAL_AND_DOCKER)

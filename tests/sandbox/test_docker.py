@@ -244,36 +244,6 @@ async def test_what_ended_a_container_is_told_apart(
     await provider.close()
 
 
-@pytest.mark.needs("gvisor")
-@pytest.mark.parametrize(
-    ("bomb", "reason"),
-    [
-        (("sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"), "ended"),
-        (("node", "-e", "const a = []; for (;;) a.push(Buffer.alloc(32 * 1024 * 1024, 1));"), "out_of_memory"),
-    ],
-    ids=["processes", "memory"],
-)
-@pytest.mark.full
-async def test_a_bomb_under_gvisor_takes_its_own_kernel_and_nothing_else(
-    gvisor_provider: DockerProvider,
-    docker_leftovers: DockerLeftovers,
-    bomb: tuple[str, ...],
-    reason: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    hit, neighbour = [
-        await gvisor_provider.create(sandbox_id=docker_leftovers.new_id(), session_id="ses_a", user_id="usr_a")
-        for _ in range(2)
-    ]
-    with pytest.raises(SandboxNotFound) as caught:
-        await hit.run(bomb, timeout_s=60)
-    assert caught.value.context["reason"] == reason
-    assert ("memory" in refusals(capsys, hit.id)) == (reason == "out_of_memory")
-    assert (await neighbour.run(("echo", "alive"))).stdout == "alive\n"
-    await hit.destroy()
-    await neighbour.destroy()
-
-
 @pytest.mark.timeout(150)
 async def test_the_engine_can_stop_it_at_once(docker_box: DockerSandbox, engine: Any) -> None:
     engine.stop(f"koda-{docker_box.id}", timeout=600)  # the engine's patience is never needed
