@@ -216,6 +216,7 @@ class Settings(BaseSettings):
     user_stored_mb: int = Field(102_400, ge=1, validation_alias="KODA_USER_STORED_MB")
     user_streams: int = Field(300, ge=1, validation_alias="KODA_USER_STREAMS")
     user_changes_per_min: int = Field(1200, ge=0, validation_alias="KODA_USER_CHANGES_PER_MIN")
+    reading_mb: int = Field(1024, ge=64, validation_alias="KODA_READING_MB")
     unpacked_mb: int = Field(2048, ge=64, validation_alias="KODA_UNPACKED_MB")
     unpacked_disk_mb: int = Field(8192, ge=64, validation_alias="KODA_UNPACKED_DISK_MB")
 

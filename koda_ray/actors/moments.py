@@ -99,8 +99,10 @@ class Moments:
 
     async def _texts(self) -> dict[str, str]:
         """Read those of the files that the code generator wrote which are there."""
-        files = await self._project.files()
-        return {path: files[path].decode("utf-8", errors="replace") for path in self._known() if path in files}
+        known = self._known()
+        return await self._project.look(
+            lambda files: {path: files[path].decode("utf-8", errors="replace") for path in known if path in files}
+        )
 
     def _known(self) -> tuple[str, ...]:
         """List what the code generator ever wrote, whether it is there or not."""

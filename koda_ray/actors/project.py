@@ -27,7 +27,8 @@ from koda_ray.budgets import Exceeded
 from koda_ray.errors import Fenced, KodaError, NotFound, SandboxError, SandboxNotFound
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, is_unread
+from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, Snapshot, is_unread
+from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
 from koda_ray.state import checkpoint
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.records import AssetRecord, Batch, CheckpointRecord
@@ -35,7 +36,7 @@ from koda_ray.state.storage import Storage
 from koda_ray.tools.code import THEATRE_STATE_PATH
 from koda_ray.types import new_id, now
 
-__all__ = ["Project"]
+__all__ = ["Project", "ProjectBounds"]
 
 _ROUTINE = "heartbeat"
 """The trigger that looks for what was missed: where there is nothing, there is nothing to tell."""
@@ -66,6 +67,21 @@ class _Tree:
         return is_unread(path, self.skipped)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProjectBounds:
+    """What bounds a project.
+
+    Attributes:
+        lifetime_s: How long a sandbox is to live on from each extension, in seconds.
+        room: What of this machine's memory projects are read into.
+        full: Finds that the user has stored as much as they may.
+    """
+
+    lifetime_s: float
+    room: ReadingRoom
+    full: Callable[[], Awaitable[Exceeded | None]]
+
+
 class Project:
     """Holds the sandbox of one session and saves what is in it.
 
@@ -73,9 +89,8 @@ class Project:
         core: The session's state and fence.
         provider: Makes sandboxes.
         storage: Where checkpoints and assets lie.
-        lifetime_s: How long a sandbox is to live on from each extension, in seconds.
         minutes: Counts how long a sandbox is there.
-        full: Finds that the user has stored as much as they may.
+        bounds: How long a sandbox lives, and how much is read and stored.
     """
 
     def __init__(
@@ -84,15 +99,15 @@ class Project:
         *,
         provider: SandboxProvider,
         storage: Storage,
-        lifetime_s: float,
         minutes: SandboxMinutes,
-        full: Callable[[], Awaitable[Exceeded | None]],
+        bounds: ProjectBounds,
     ) -> None:
+        self.room = bounds.room
         self._core = core
-        self._full = full
+        self._full = bounds.full
         self._provider = provider
         self._storage = storage
-        self._lifetime_s = lifetime_s
+        self._lifetime_s = bounds.lifetime_s
         self._minutes = minutes
         self._sandbox: Sandbox | None = None
         self._manifest: checkpoint.Manifest | None = None
@@ -307,66 +322,89 @@ class Project:
         async with self._saving:
             if self._taken is not None and self._taken.id == self._core.checkpoint_id:
                 self._manifest = self._taken  # its pointer was committed: from here on it is what is saved
-            tree = await self._collect(sandbox)
-            unread = not UNREAD.isdisjoint(tree.skipped.values())
-            if self._manifest is None and unread:
-                self._manifest = await self._newest()  # that holds what could still be read then
-            at = now()
-            state = self._core.state.model_copy(
-                update={
-                    "theatre_state": theatre_state(tree.files.get(THEATRE_STATE_PATH)),
-                    "sandbox_id": None,
-                    "sandbox_status": None,
-                }
-            )
-            prepared = await checkpoint.prepare(
-                checkpoint.CheckpointTree(files=tree.files, modes=tree.modes, folders=tree.folders),
-                state=state,
-                event_seq=self._core.seq,
-                previous=self._manifest,
-                kept=tree.is_unread if unread else None,
-            )
-            manifest = prepared.manifest
-            told: dict[str, JsonValue] = {"trigger": trigger, "files": len(manifest.files), "checkpointId": manifest.id}
-            news, self._skips_told = bool(tree.skipped) and tree.skipped != self._skips_told, tree.skipped
-            left_out = _left_out(tree.skipped)
-            if tree.skipped:
-                told |= {"skippedCount": len(tree.skipped), "skipped": left_out}
-            if news:
-                session_id, count = self._core.session_id, len(tree.skipped)
-                _log.warning("files are in no checkpoint", session_id=session_id, count=count, skipped=left_out)
-            if manifest is self._manifest:
-                quiet = trigger == _ROUTINE and not news
-                return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
-            await self._core.store.hold(self._core.user_id, prepared.sizes, holder=self._core.session_id)
-            await checkpoint.store(self._storage, prepared)
-            self._taken = manifest
-            pointer = CheckpointRecord(
-                id=manifest.id,
-                session_id=self._core.session_id,
-                user_id=self._core.user_id,
-                manifest_key=manifest.key,
-                trigger=trigger,
-                event_seq=self._core.seq,
-                file_count=len(manifest.files),
-                total_bytes=manifest.total_bytes,
-                created_at=at,
-                held=True,
-            )
-            return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
+            async with self._collected(sandbox) as tree:
+                return await self._saved(tree, trigger)
 
-    async def files(self) -> dict[str, bytes]:
-        """Read all of the project's files, as a checkpoint would hold them."""
+    async def _saved(self, tree: _Tree, trigger: str) -> Batch:
+        unread = not UNREAD.isdisjoint(tree.skipped.values())
+        if self._manifest is None and unread:
+            self._manifest = await self._newest()  # that holds what could still be read then
+        at = now()
+        state = self._core.state.model_copy(
+            update={
+                "theatre_state": theatre_state(tree.files.get(THEATRE_STATE_PATH)),
+                "sandbox_id": None,
+                "sandbox_status": None,
+            }
+        )
+        prepared = await checkpoint.prepare(
+            checkpoint.CheckpointTree(files=tree.files, modes=tree.modes, folders=tree.folders),
+            state=state,
+            event_seq=self._core.seq,
+            previous=self._manifest,
+            kept=tree.is_unread if unread else None,
+        )
+        manifest = prepared.manifest
+        told: dict[str, JsonValue] = {"trigger": trigger, "files": len(manifest.files), "checkpointId": manifest.id}
+        news, self._skips_told = bool(tree.skipped) and tree.skipped != self._skips_told, tree.skipped
+        left_out = _left_out(tree.skipped)
+        if tree.skipped:
+            told |= {"skippedCount": len(tree.skipped), "skipped": left_out}
+        if news:
+            session_id, count = self._core.session_id, len(tree.skipped)
+            _log.warning("files are in no checkpoint", session_id=session_id, count=count, skipped=left_out)
+        if manifest is self._manifest:
+            quiet = trigger == _ROUTINE and not news
+            return Batch(events=[] if quiet else [_checkpoint_event({**told, "unchanged": True})])
+        await self._core.store.hold(self._core.user_id, prepared.sizes, holder=self._core.session_id)
+        await checkpoint.store(self._storage, prepared)
+        self._taken = manifest
+        pointer = CheckpointRecord(
+            id=manifest.id,
+            session_id=self._core.session_id,
+            user_id=self._core.user_id,
+            manifest_key=manifest.key,
+            trigger=trigger,
+            event_seq=self._core.seq,
+            file_count=len(manifest.files),
+            total_bytes=manifest.total_bytes,
+            created_at=at,
+            held=True,
+        )
+        return Batch(checkpoint=pointer, events=[_checkpoint_event(told)])
 
-        async def read(sandbox: Sandbox) -> dict[str, bytes]:
-            async with self._saving:
-                return dict((await self._collect(sandbox)).files)
+    async def look(self, at: Callable[[Mapping[str, bytes]], T]) -> T:
+        """Read all of the project's files, as a checkpoint would hold them.
+
+        Args:
+            at: Is given them, and keeps little: there is room for them as long as it looks.
+        """
+
+        async def read(sandbox: Sandbox) -> T:
+            async with self._saving, self._collected(sandbox) as tree:
+                return at(tree.files)
 
         return await self.use(read)
 
-    async def _collect(self, sandbox: Sandbox) -> _Tree:
-        """Read what changed since the last time; the rest is remembered, and so is what cannot be read any more."""
-        snapshot, before = await sandbox.snapshot(known=self._stamps), self._tree
+    @asynccontextmanager
+    async def _collected(self, sandbox: Sandbox) -> AsyncGenerator[_Tree]:
+        """Have everything of the project for the block. What is large is not remembered after it, but read anew."""
+
+        async def read(most_bytes: int) -> Snapshot:
+            return await sandbox.snapshot(known=self._stamps, most_bytes=most_bytes)
+
+        async with self.room.reading(read) as snapshot:
+            tree = self._taken_in(snapshot)
+            try:
+                yield tree
+            finally:
+                if sum(map(len, tree.files.values())) > SMALL_BYTES:
+                    self._forget_files()
+                del tree
+
+    def _taken_in(self, snapshot: Snapshot) -> _Tree:
+        """Take in what changed since the last time; the rest is remembered, and so is what cannot be read any more."""
+        before = self._tree
         files = {path: data for path, data in before.files.items() if path in snapshot.stamps}
         modes = {path: mode for path, mode in before.modes.items() if is_unread(path, snapshot.skipped)}
         folders = [path for path in before.folders if is_unread(path, snapshot.skipped)]

@@ -24,7 +24,7 @@ from koda_ray.actors.heard import answer_of, stops, words_of
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
-from koda_ray.actors.project import Project
+from koda_ray.actors.project import Project, ProjectBounds
 from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.spending import SandboxMinutes, purse_of, too_much_stored
 from koda_ray.actors.subagents import session_subagents
@@ -56,6 +56,7 @@ from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.sandbox.room import ReadingRoom
 from koda_ray.state.charges import Release
 from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRecord
 from koda_ray.state.storage import Storage
@@ -141,9 +142,12 @@ class Session:
             self.core,
             provider=parts.sandboxes,
             storage=parts.storage,
-            lifetime_s=settings.sandbox_lifetime_s,
             minutes=self._minutes,
-            full=lambda: too_much_stored(self.core, settings.user_stored_mb << 20),
+            bounds=ProjectBounds(
+                lifetime_s=settings.sandbox_lifetime_s,
+                room=ReadingRoom(settings.sandbox_path / "reading", total_bytes=settings.reading_mb << 20),
+                full=lambda: too_much_stored(self.core, settings.user_stored_mb << 20),
+            ),
         )
         self.jobs = SessionJobs(self.core, storage=parts.storage, executor=parts.executor, purse=self._purse)
         self.workbench = SessionWorkbench(

@@ -248,7 +248,7 @@ class SessionWorkbench:
             The sandbox, and a list that has the paths of what was put back once the block is over.
         """
         sandbox = await self._project.sandbox()
-        async with self._project.unsaved(), code_kept(sandbox) as put_back:
+        async with self._project.unsaved(), code_kept(sandbox, self._project.room) as put_back:
             yield sandbox, put_back
 
     async def endpoint(self) -> PreviewEndpoint:
@@ -427,7 +427,7 @@ class SessionWorkbench:
             The bundle's hash, or what keeps the project from building.
         """
         await self._core.store.use_content(self._core.user_id)
-        project = _digest(await self._project.files())
+        project = await self._project.look(_digest)
         if self._last_built is not None and self._last_built[0] == project:
             digest = self._last_built[1]
             if await self._storage.exists(bundle_key(self._core.user_id, digest)):

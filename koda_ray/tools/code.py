@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from koda_ray.sandbox.base import Sandbox, Snapshot
+from koda_ray.errors import QuotaExceeded, Unavailable
+from koda_ray.sandbox.base import FileStamp, Sandbox, Skip, Snapshot
 from koda_ray.sandbox.policy import is_template_owned
+from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
 
 __all__ = ["THEATRE_STATE_PATH", "code_kept", "diff_of", "is_code"]
 
@@ -44,31 +47,75 @@ def diff_of(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return "\n".join(shown)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Before:
+    """What is remembered of a project while a command runs: everything of its code, of the rest what there was."""
+
+    stamps: Mapping[str, FileStamp]
+    skipped: Mapping[str, Skip]
+    modes: Mapping[str, int]
+    code: Mapping[str, bytes]
+
+
 @asynccontextmanager
-async def code_kept(sandbox: Sandbox) -> AsyncGenerator[list[str]]:
-    """Undo what happens to the project's code meanwhile; the list that is yielded names it afterwards, sorted."""
-    before = await sandbox.snapshot()
+async def code_kept(sandbox: Sandbox, room: ReadingRoom) -> AsyncGenerator[list[str]]:
+    """Undo what happens to the project's code meanwhile; the list that is yielded names it afterwards, sorted.
+
+    Where that cannot be looked at any more, the sandbox ends: what is made of the last checkpoint has its code as it
+    was.
+
+    Raises:
+        QuotaExceeded: The project has too much code to remember it meanwhile, or too many files to read.
+        Unavailable: There was no room to read the project into.
+    """
+    before = await _remembered(sandbox, room)
     put_back: list[str] = []
     try:
         yield put_back
     finally:
-        put_back += await _put_back(sandbox, before)
+        try:
+            put_back += await _put_back(sandbox, room, before)
+        except (Unavailable, QuotaExceeded):
+            await sandbox.destroy()
+            raise
 
 
-async def _put_back(sandbox: Sandbox, before: Snapshot) -> list[str]:
-    after = await sandbox.snapshot(known=before.stamps)
-    written = {path for path, data in after.changed.items() if is_code(path) and before.changed.get(path) != data}
+async def _remembered(sandbox: Sandbox, room: ReadingRoom) -> _Before:
+    async with room.reading(lambda most: sandbox.snapshot(most_bytes=most)) as found:
+        code = {path: data for path, data in found.changed.items() if is_code(path) or path == THEATRE_STATE_PATH}
+        if (size := sum(map(len, code.values()))) > SMALL_BYTES:
+            raise QuotaExceeded(
+                f"the project's code has {size:,} bytes, and commands run where it has {SMALL_BYTES:,} at most, since "
+                "what they do to it is undone: put data into public/, or leave out what is not needed"
+            )
+        return _Before(stamps=found.stamps, skipped=found.skipped, modes=found.modes, code=code)
+
+
+async def _put_back(sandbox: Sandbox, room: ReadingRoom, before: _Before) -> list[str]:
+    async with room.reading(lambda most: sandbox.snapshot(known=before.stamps, most_bytes=most)) as after:
+        if not _changed(before, after):
+            return []
+    # all of it as it was: a file that was moved is otherwise neither here nor there
+    async with room.reading(lambda most: sandbox.snapshot(most_bytes=most)) as after:
+        await _restore(sandbox, before, after)
+        return sorted(_changed(before, after))
+
+
+def _changed(before: _Before, after: Snapshot) -> set[str]:
+    """Return what is to be undone: code that was written, and what a command removed of the template's own."""
+    written = {path for path, data in after.changed.items() if is_code(path) and before.code.get(path) != data}
     written.update(path for path in after.skipped if is_code(path) and path not in before.skipped)
     missing = {path for path in before.stamps if is_code(path) and path not in after.stamps}
-    if not written and not any(map(is_template_owned, missing)):
-        return []
-    # all of it as it was: a file that was moved is otherwise neither here nor there
-    wanted = {path: data for path, data in before.changed.items() if is_code(path) or path == THEATRE_STATE_PATH}
+    return written | missing if written or any(map(is_template_owned, missing)) else set()
+
+
+async def _restore(sandbox: Sandbox, before: _Before, after: Snapshot) -> None:
+    wanted = dict(before.code)
     above = {name for path in wanted for name in _with_parents(path)}
     spared = {path for path in after.skipped if not is_code(path) and path not in above}  # of which nobody has a copy
     wanted |= {
-        path: after.changed.get(path, before.changed.get(path, b""))
-        for path in after.stamps
+        path: data
+        for path, data in after.changed.items()
         if not is_code(path) and spared.isdisjoint(_with_parents(path))
     }
     modes = {path: mode for path, mode in before.modes.items() if is_code(path)}
@@ -76,7 +123,6 @@ async def _put_back(sandbox: Sandbox, before: Snapshot) -> list[str]:
     taken = wanted.keys() | spared
     folders = [path for path in after.folders if taken.isdisjoint(_with_parents(path))]
     await sandbox.restore(wanted, modes=modes, folders=folders, spared=sorted(spared))
-    return sorted(written | missing)
 
 
 def _with_parents(path: str) -> list[str]:

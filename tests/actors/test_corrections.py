@@ -117,13 +117,13 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
 
     session = await world.open(respond=studio_model(code))
     await world.to_preview(session)
-    before, shown = await session.project.files(), session.state.preview
+    before, shown = await session.project.look(dict), session.state.preview
     await world.say(session, "message", text="make it red")
     failed = await world.until(session, "error")
     assert failed.error is not None and failed.error.code == "BUILD_FAILED" and failed.preview == shown
     assert "after 3 corrections" in failed.error.message and len([each for each in asked if each.get("errors")]) == 3
     assert "again those of the last preview that worked" in failed.error.message
-    assert await session.project.files() == before
+    assert await session.project.look(dict) == before
     pointer = await world.store.latest_checkpoint(session.session_id)
     assert pointer is not None
     manifest = await checkpoint.load(world.storage, pointer.manifest_key)
@@ -136,7 +136,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
     await world.say(session, "message", text="red, but another way")
     state = await world.until(session, "preview")
     assert state.error is None and asked[-1]["files"] == {path: before[path].decode() for path in state.execution.files}
-    assert b"#EF4444" in (await session.project.files())["src/App.tsx"]
+    assert b"#EF4444" in (await session.project.look(dict))["src/App.tsx"]
 
 
 @pytest.mark.full
@@ -159,4 +159,4 @@ async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(world:
     await world.say(session, "message", text="make it red")
     state = await world.until(session, "preview")
     assert state.error is None and await world.events(session, "error") == []
-    assert b"#EF4444" in (await session.project.files())["src/App.tsx"]
+    assert b"#EF4444" in (await session.project.look(dict))["src/App.tsx"]

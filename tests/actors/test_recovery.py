@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -394,6 +394,51 @@ async def test_who_was_stopped_before_it_ends_its_sandbox_ends_nothing_that_anot
     assert [info.id for info in await world.sandboxes.list()] == [sandbox.id]
     assert heir.state.sandbox_id == sandbox.id
     await heir.close()
+
+
+@pytest.mark.full
+async def test_sessions_that_save_large_projects_at_once_read_no_more_than_their_machine_has_room_for(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, room = 100 << 20, 128 << 20
+    monkeypatch.setenv("KODA_READING_MB", str(room >> 20))
+    sessions = [await world.at_rest() for _ in range(4)]
+    for session in sessions:
+        await write(session, GOOD_FILES)
+        made = await (await session.project.sandbox()).run(
+            ("sh", "-c", f"mkdir -p public && truncate -s {large} public/large.bin")
+        )
+        assert made.exit_code == 0, made.stderr
+    async with AsyncExitStack() as stack:
+        lives = [
+            (await stack.enter_async_context(another_life(world, session.session_id, "src/one.ts", "nothing")))[0]
+            for session in sessions
+        ]
+        processes = [psutil.Process(life.pid) for life in lives]
+        before = most = held_bytes(processes)
+        for life in lives:
+            assert life.stdin is not None
+            life.stdin.write(f"{RESTS}\n".encode())
+        waiting = asyncio.gather(*(life.wait() for life in lives))
+        async with asyncio.timeout(200):
+            while not waiting.done():
+                most = max(most, held_bytes(processes))
+                await asyncio.sleep(0.005)
+        assert await waiting == [0] * len(lives)
+    assert large < most - before < room + large, f"{(most - before) >> 20} MB, and without room for it 400"
+    for session in sessions:
+        pointer = await world.store.latest_checkpoint(session.session_id)
+        assert pointer is not None and pointer.total_bytes > large
+    assert await world.sandboxes.list() == []
+
+
+def held_bytes(processes: Sequence[psutil.Process]) -> int:
+    """What processes that still run hold of memory, all together."""
+    found = 0
+    for process in processes:
+        with suppress(psutil.Error):
+            found += process.memory_info().rss
+    return found
 
 
 async def killed_by_its_save(world: SessionWorld, session_id: str, path: str, dies_at: str) -> str:

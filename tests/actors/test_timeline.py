@@ -73,7 +73,7 @@ async def last_said(world: SessionWorld, session: Session) -> MessageRecord:
 
 
 async def in_sandbox(session: Session) -> dict[str, bytes]:
-    return await session.project.files()
+    return await session.project.look(dict)
 
 
 async def test_a_session_goes_back_forward_and_another_way(world: SessionWorld) -> None:

@@ -78,7 +78,7 @@ async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_r
     await tools.keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
     failed = await session.workbench.preview(cause_id="call_1")
     assert isinstance(failed, Failure) and failed.code == "BUILD_FAILED" and "that worked" in failed.message
-    present = await session.project.files()
+    present = await session.project.look(dict)
     assert present["src/App.tsx"] == APP.encode() and "src/components/New.tsx" not in present
     assert session.state.execution is not None and set(session.state.execution.files) == GOOD_FILES.keys()
     assert await session.workbench.preview(cause_id="call_1") == failed  # its process ended before that was stored
@@ -102,9 +102,9 @@ async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(worl
     fork = await world.activate(fork_id, model)
     assert fork.state.preview is not None and fork.state.preview.checkpoint_id == good.checkpoint_id
     blobs = {stored.key for stored in await world.storage.look_below("users/local/blobs")}
-    before = await fork.project.files()
+    before = await fork.project.look(dict)
     await Tools.of(fork, world).keep({"src/App.tsx": "import './nobody';\n", "src/components/New.tsx": "export {};\n"})
     failed = await fork.workbench.preview(cause_id="call_1")
     assert isinstance(failed, Failure) and "that worked" in failed.message
-    assert await fork.project.files() == before and before["src/App.tsx"] == APP.encode()
+    assert await fork.project.look(dict) == before and before["src/App.tsx"] == APP.encode()
     assert blobs <= {stored.key for stored in await world.storage.look_below("users/local/blobs")}

@@ -115,6 +115,32 @@ async def test_what_no_checkpoint_holds_outlives_code_that_is_put_back(tools: To
     assert await sandbox.read_file("src/App.tsx") == APP.encode()
 
 
+@pytest.mark.full
+async def test_code_is_as_it_was_also_where_a_command_left_too_many_files_to_look_at(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    first = await tools.sandbox()
+    command = "echo x > src/App.tsx; mkdir -p public/m; cd public/m; seq 1 51000 | xargs touch"
+    ran = await tools.call("sandbox_run_command", command=command, timeout_ms=100_000)
+    assert ran.is_error and "more than 50000 files" in ran.content
+    again = await tools.sandbox()
+    assert again.id != first.id and await again.read_file("src/App.tsx") == APP.encode()
+    assert [info.id for info in await tools.world.sandboxes.list()] == [again.id]
+
+
+async def test_a_command_runs_where_its_code_can_be_remembered(tools: Tools) -> None:
+    await tools.keep(GOOD_FILES)
+    sandbox = await tools.sandbox()
+    await sandbox.write_files({"src/data.ts": b"/" * 9_000_000, "public/film.bin": b"/" * 9_000_000})
+    refused = await tools.call("sandbox_run_command", command="echo x > src/App.tsx")
+    assert refused.is_error and "commands run where it has 8,388,608 at most" in refused.content
+    assert await sandbox.read_file("src/App.tsx") == APP.encode()
+    await sandbox.remove("src/data.ts")
+    ran = await tools.call("sandbox_run_command", command="echo x > src/App.tsx; echo y > public/kept.txt")
+    assert "as they were before: src/App.tsx" in json.loads(ran.content)["putBack"]
+    assert await sandbox.read_file("src/App.tsx") == APP.encode() and await sandbox.read_file("public/kept.txt")
+    assert len(await sandbox.read_file("public/film.bin")) == 9_000_000
+
+
 async def test_nothing_is_saved_while_a_command_runs(tools: Tools) -> None:
     await tools.keep(GOOD_FILES)
     sandbox = await tools.sandbox()
