@@ -1,7 +1,7 @@
 """Which sessions a list shows: what somebody looks for, row by row, so that every store finds the same.
 
 Rows are read a page at a time, and so many at most for one answer: where little is found, an answer is short, and says
-where the next one begins.
+where the next one begins. Pinned ones and takes of one prompt the store finds by itself: no row of others is read.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ class Sought:
     until: datetime | None = None
 
     def takes(self, row: SessionRecord) -> bool:
-        """Whether a session is one of them."""
+        """Whether a session is one of them, of those that the store was asked for."""
         return (
             (not self.phases or row.state.phase in self.phases)
             and (self.pinned is None or row.pinned == self.pinned)
             and (self.turn is None or _turn(row) == self.turn)
             and (self.status is None or row.status == self.status)
             and (self.project_id is None or row.project_id == self.project_id)
-            and (self.group is None or row.state.group == self.group)
             and (self.since is None or row.updated_at >= self.since)
             and (self.until is None or row.updated_at < self.until)
             and (not self.text or self._reads(row))
@@ -64,9 +63,9 @@ class Sought:
 async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> SessionPage:
     """Read a page of a user's sessions, newest first; ``before`` is ``next`` of the page before."""
     found: list[SessionRecord] = []
-    page = limit + 1 if replace(sought, pinned=None) == Sought() else _PAGE
+    page = limit + 1 if replace(sought, pinned=None, group=None) == Sought() else _PAGE
     for _ in range(max(1, SCANNED // page)):
-        rows = await store.list_sessions(user_id, limit=page, before=before, pinned=sought.pinned)
+        rows = await store.list_sessions(user_id, limit=page, before=before, pinned=sought.pinned, group=sought.group)
         for row in rows:
             if len(found) == limit:
                 return _page(found, before)

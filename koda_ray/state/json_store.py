@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, cast
 
 from pydantic import JsonValue
 
@@ -208,7 +208,13 @@ class JSONStore(
         return await self._database.read(work)
 
     async def list_sessions(
-        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+        self,
+        user_id: str,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        pinned: bool | None = None,
+        group: str | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
 
@@ -220,6 +226,7 @@ class JSONStore(
                 and row["status"] != "closed"
                 and (before is None or str(row["id"]) < before)
                 and (pinned is None or row.get("pinned", False) == pinned)
+                and (group is None or cast("TableRow", row["state"]).get("group") == words(group))
             ]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(SessionRecord, row) for row in mine[:limit]]

@@ -243,6 +243,7 @@ sessions = Table(
     Column("status", String(16), nullable=False),
     Column("title", Words),
     Column("pinned", Boolean, nullable=False, server_default=false()),
+    Column("take_group", Words),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     _number("rev"),
@@ -259,6 +260,7 @@ sessions = Table(
     Column("updated_at", Utc, nullable=False),
     UniqueConstraint("user_id", "create_key"),
     Index("ix_sessions_user_id_id", "user_id", "id"),
+    _partial("ix_sessions_take_group", "user_id", "take_group", "id", where=text("take_group IS NOT NULL")),
     _partial("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
 )
 

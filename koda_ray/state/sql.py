@@ -170,6 +170,7 @@ class SqlStore(
                 "owes": state.owes,
                 "trace": trace,
                 "status": "active",
+                "take_group": state.group,
                 "epoch": 0,
                 "seq": 1,
                 "create_key": key,
@@ -251,7 +252,13 @@ class SqlStore(
         return found
 
     async def list_sessions(
-        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+        self,
+        user_id: str,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        pinned: bool | None = None,
+        group: str | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
         query = select(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
@@ -259,6 +266,8 @@ class SqlStore(
             query = query.where(_S.id < before)
         if pinned is not None:
             query = query.where(_S.pinned.is_(pinned))
+        if group is not None:
+            query = query.where(_S.take_group == group)
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 

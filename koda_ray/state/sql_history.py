@@ -198,6 +198,7 @@ class SqlHistory(SqlParts):
             "state": state.model_dump_json(),
             "owes": state.owes,
             "status": "active",
+            "take_group": state.group,
             "epoch": 0,
             "seq": len(fork.events),
             "rev": fork.rev,

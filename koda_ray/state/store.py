@@ -157,11 +157,18 @@ class Store(
         ...
 
     async def list_sessions(
-        self, user_id: str, *, limit: int = 50, before: str | None = None, pinned: bool | None = None
+        self,
+        user_id: str,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        pinned: bool | None = None,
+        group: str | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first; ``before`` is the last id of the page before.
 
-        With ``pinned``, only those that are, or only those that are not.
+        With ``pinned``, only those that are, or only those that are not; with ``group``, only those that were made
+        with it: they are found by it, however many came after them.
         """
         ...
 

@@ -117,6 +117,21 @@ async def test_takes_are_made_together_once_and_listed_by_their_group(
         await client.create_takes(CreateTakes(prompt="A cube", takes=3), key="once")
 
 
+async def test_takes_are_all_found_however_much_was_made_since(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "SCANNED", 2)
+    koda.directory.hold = {"analyze"}
+    made = await client.create_takes(CreateTakes(prompt="A ball", takes=3))
+    for number in range(4):
+        await client.create(f"A cube, {number}")
+    found = (await http.get("/v1/sessions", params={"group": made.group, "limit": 10})).json()
+    assert [each["take"] for each in found["sessions"]] == [3, 2, 1] and found["next"] is None
+    found = (await http.get("/v1/sessions", params={"group": made.group, "text": "ball", "limit": 10})).json()
+    assert next(each["take"] for each in found["sessions"]) == 3  # of those that were looked at none is another's
+
+
 async def test_what_is_found_comes_in_pages_and_nothing_twice(
     koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

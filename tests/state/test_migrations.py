@@ -213,6 +213,17 @@ async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore
     assert (await store.health()).schema == schema.SCHEMA_VERSION
 
 
+@step_by_step
+async def test_takes_that_were_made_before_are_found_by_their_group(store: SqlStore) -> None:
+    state = records.state().model_copy(update={"group": "grp_1"})
+    mine, _ = await store.create_session(state, key="k", body={})
+    await new_session(store)
+    migrate.downgrade(writer_of(store), "0014")
+    await store.close()
+    await store.open()
+    assert await store.list_sessions("ann", group="grp_1") == [mine]
+
+
 async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:
     with writer_of(store).begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")

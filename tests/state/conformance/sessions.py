@@ -127,6 +127,22 @@ class SessionConformance:
             before = page[-1]
         assert pages == [made[:2], made[2:4], made[4:]]
 
+    @pytest.mark.quick
+    async def test_takes_are_found_by_their_group_whatever_came_after(self, store: Store) -> None:
+        async def take(user: str, group: str) -> str:
+            state = records.state(user).model_copy(update={"group": group})
+            return (await store.create_session(state, key=state.session_id, body={}))[0].id
+
+        first, second = await take("ann", "grp_1"), await take("ann", "grp_1")
+        others = [await take("ann", "grp_2"), await take("bob", "grp_1"), (await new_session(store)).id]
+        assert [row.id for row in await store.list_sessions("ann", group="grp_1")] == [second, first]
+        assert [row.id for row in await store.list_sessions("ann", group="grp_1", limit=1)] == [second]
+        assert [row.id for row in await store.list_sessions("ann", group="grp_1", before=second)] == [first]
+        assert [row.id for row in await store.list_sessions("ann", group="grp_2")] == others[:1]
+        assert await store.list_sessions("ann", group="grp_\0") == []
+        await store.label_session(first, user_id="ann", label=SessionLabel(pinned=True))
+        assert [row.id for row in await store.list_sessions("ann", group="grp_1", pinned=True)] == [first]
+
     async def test_a_label_changes_lists_and_nothing_else(self, store: Store) -> None:
         first, second = await new_session(store), await new_session(store)
         held = await store.activate(first.id, host="one", lease_until=now() + SOON)
