@@ -40,6 +40,7 @@ from koda_ray.sandbox.node_door import DoorAddress, door_key
 from koda_ray.state.records import CommandRecord, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from koda_ray.tools.workbench import Picture
 from koda_ray.types import now
 
 __all__ = ["CALL_TIMEOUT_S", "PREVIEW_TIMEOUT_S", "TAKEN_S", "RayDirectory", "public_settings"]
@@ -50,6 +51,8 @@ TAKEN_S = 15.0
 """How long a recorded command's session has to take it, in seconds, before its client is told that it waits."""
 PREVIEW_TIMEOUT_S = 120.0
 """The same for a preview: a sandbox is filled and a dev server started."""
+PICTURE_TIMEOUT_S = 180.0
+"""The same for a picture of the page: a sandbox is filled, and the page built and shown in a browser."""
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
@@ -136,6 +139,12 @@ class RayDirectory:
         await self._store.get_session(session_id, user_id=user_id)
         given = {"user_id": user_id, "node": own_node()}
         return await self._here(await self._calls.call(session_id, "preview", given, limit_s=PREVIEW_TIMEOUT_S))
+
+    async def picture(self, *, session_id: str, user_id: str, at_s: float, size: tuple[int, int]) -> Picture:
+        """Have a frame of the session's page pictured and kept."""
+        await self._store.get_session(session_id, user_id=user_id)
+        given = {"user_id": user_id, "at_s": at_s, "size": size}
+        return cast("Picture", await self._calls.call(session_id, "picture", given, limit_s=PICTURE_TIMEOUT_S))
 
     async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
         """Return the dev server of a session that is active and has its project open."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from koda_ray.sandbox.base import PreviewEndpoint
     from koda_ray.sandbox.node_door import DoorAddress
     from koda_ray.state.records import CommandRecord
+    from koda_ray.tools.workbench import Picture
 
 __all__ = [
     "NAMESPACE",
@@ -293,6 +294,14 @@ class _SessionHost(_Host["Session"]):
 
         async def call() -> PreviewEndpoint | DoorAddress:
             return await self._door.seen_from(node, await (await self._session()).preview(user_id))
+
+        return await self._answer(call())
+
+    async def picture(self, *, user_id: str, at_s: float, size: tuple[int, int]) -> Picture:
+        """Picture a frame of the page, and keep it."""
+
+        async def call() -> Picture:
+            return await (await self._session()).picture(user_id, at_s, size)
 
         return await self._answer(call())
 

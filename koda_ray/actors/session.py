@@ -63,6 +63,7 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
+from koda_ray.tools.workbench import Picture
 from koda_ray.types import NodeState, now
 
 __all__ = ["HELD_S", "Session", "SessionParts"]
@@ -336,6 +337,12 @@ class Session:
         self._check_owner(user_id)
         self._active_at = self._parts.clock()
         return await self.workbench.endpoint()
+
+    async def picture(self, user_id: str, at_s: float, size: tuple[int, int]) -> Picture:
+        """Picture a frame of the page, ``size`` pixels large, and keep it."""
+        self._check_owner(user_id)
+        self._active_at = self._parts.clock()
+        return await self.workbench.picture(at_s, width_px=size[0], height_px=size[1])
 
     async def shown(self, user_id: str) -> PreviewEndpoint | None:
         """Return the live dev server while there is a sandbox; a page that asks so is no reason to stay awake."""

@@ -50,7 +50,9 @@ from koda_ray.wire import (
     SessionPage,
     SessionUsage,
     SessionView,
+    StillView,
     TakesCreated,
+    TakeStill,
     TalkPage,
     UserUsage,
     WhoseTurn,
@@ -365,6 +367,17 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Start the running page where needed, and get its address for an hour: to look, or with ``edit`` to write."""
         query = "?edit=true" if edit else ""
         return await self._post(f"{_session(session_id)}/preview{query}", None, PreviewLink)
+
+    async def still(
+        self, session_id: str, at_s: float, *, width_px: int | None = None, height_px: int | None = None
+    ) -> StillView:
+        """Have the page pictured at a time, as the files are now; as large as planned where no size is named.
+
+        Raises:
+            SandboxError: CAPTURE_FAILED or SEEK_FAILED, with what is wrong in the project.
+        """
+        asked = TakeStill(at_s=at_s, width_px=width_px, height_px=height_px)
+        return await self._post(f"{_session(session_id)}/stills", asked, StillView)
 
     async def job(self, job_id: str) -> JobView:
         """Read a render job. Raises NotFound."""

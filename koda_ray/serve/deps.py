@@ -23,6 +23,7 @@ from koda_ray.serve.signing import Signer
 from koda_ray.state.records import CommandRecord, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
+from koda_ray.tools.workbench import Picture
 
 __all__ = ["ApiDeps", "ClusterEyes", "SessionDirectory"]
 
@@ -48,6 +49,16 @@ class SessionDirectory(Protocol):
 
     def preview(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, PreviewEndpoint]:
         """Activate a session and return its running dev server, started where needed."""
+        ...
+
+    def picture(
+        self, *, session_id: str, user_id: str, at_s: float, size: tuple[int, int]
+    ) -> Coroutine[Any, Any, Picture]:
+        """Activate a session and have a frame of its page pictured and kept, ``size`` pixels large.
+
+        Raises:
+            SandboxError: CAPTURE_FAILED or SEEK_FAILED, with what is wrong in the project.
+        """
         ...
 
     def shown(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, PreviewEndpoint | None]:

@@ -71,7 +71,9 @@ from koda_ray.wire.sandboxes import (
     SandboxFiles,
     SandboxList,
     SandboxView,
+    StillView,
     TakePicture,
+    TakeStill,
 )
 from koda_ray.wire.sessions import (
     ApprovalPage,
@@ -175,7 +177,9 @@ __all__ = [
     "SessionUsage",
     "SessionView",
     "Sound",
+    "StillView",
     "TakePicture",
+    "TakeStill",
     "TakesCreated",
     "TalkPage",
     "Usage",

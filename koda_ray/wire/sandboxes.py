@@ -29,7 +29,9 @@ __all__ = [
     "SandboxFiles",
     "SandboxList",
     "SandboxView",
+    "StillView",
     "TakePicture",
+    "TakeStill",
 ]
 
 
@@ -158,6 +160,22 @@ class TakePicture(Model):
     at_s: float = Field(ge=0, le=3600, description="Seconds from the start")
     width_px: int = Field(1920, ge=1, le=4096)
     height_px: int = Field(1080, ge=1, le=4096)
+
+
+class TakeStill(Model):
+    """Which moment of a session's page to picture; as large as it is planned where nothing else is said."""
+
+    at_s: float = Field(ge=0, le=3600, description="Seconds from the start")
+    width_px: int | None = Field(None, ge=1, le=4096)
+    height_px: int | None = Field(None, ge=1, le=4096)
+
+
+class StillView(Model):
+    """A picture of a session's page: where it is got, the time it shows, and how long the page says it lasts."""
+
+    url: str
+    at_s: float
+    duration_s: float | None = None
 
 
 class FileChangeView(Model):

@@ -47,6 +47,7 @@ OPERATIONS = {
     "followNodeEvents": ("get", "/api/nodes/{node_id}/events"),
     "followAllEvents": ("get", "/v1/events"),
     "openPreview": ("post", "/v1/sessions/{session_id}/preview"),
+    "takeStill": ("post", "/v1/sessions/{session_id}/stills"),
     "listFiles": ("get", "/v1/sessions/{session_id}/files"),
     "getSource": ("get", "/v1/sessions/{session_id}/source.zip"),
     "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),

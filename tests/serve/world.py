@@ -7,6 +7,7 @@ only what the agents and the renderer would think of is written down here.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from koda_ray import commands, phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
+from koda_ray.actors.stills import still_clock
 from koda_ray.actors.timeline import fork_session, put_back
 from koda_ray.agent.approvals import announced
 from koda_ray.commands import Command, Emit
@@ -31,7 +33,8 @@ from koda_ray.config import Settings
 from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.render.protocol import RenderExecutor
-from koda_ray.sandbox.base import PreviewEndpoint
+from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
+from koda_ray.sandbox.screenshot import screenshot
 from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps, ClusterEyes
@@ -47,7 +50,8 @@ from koda_ray.state.records import (
     SessionRoom,
 )
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, thumbnail_key, video_key
+from koda_ray.state.storage import Storage, picture_key, thumbnail_key, video_key
+from koda_ray.tools.workbench import Picture
 from koda_ray.types import (
     NodeState,
     Option,
@@ -120,6 +124,7 @@ class ScriptedDirectory:
     store: SqlStore
     storage: Storage
     socket_path: str = ""
+    sandbox: Sandbox | None = None
     elsewhere: PreviewEndpoint | None = None
     hold: set[str] = field(default_factory=set)
     asks: bool = True
@@ -188,6 +193,15 @@ class ScriptedDirectory:
         await self.store.get_session(session_id, user_id=user_id)
         self.previews += 1
         return self.elsewhere or PreviewEndpoint(socket_path=self.socket_path)
+
+    async def picture(self, *, session_id: str, user_id: str, at_s: float, size: tuple[int, int]) -> Picture:
+        row = await self.store.get_session(session_id, user_id=user_id)
+        assert self.sandbox is not None
+        made = await screenshot(self.sandbox, at_s, clock=still_clock(), width_px=size[0], height_px=size[1])
+        digest = hashlib.sha256(made.png).hexdigest()
+        await self.storage.put(picture_key(row.user_id, row.project_id, row.id, digest), made.png)
+        url = f"/v1/sessions/{row.id}/pictures/{digest}"
+        return Picture(url=url, at_s=made.at_s, duration_s=made.duration_s)
 
     async def shown(self, *, session_id: str, user_id: str) -> PreviewEndpoint | None:
         await self.store.get_session(session_id, user_id=user_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, OwnSession
@@ -31,6 +32,13 @@ _RANGED = {
 }
 
 
+class _WhichVideo(BaseModel):
+    kind: KindParam = None
+    job: JobParam = None
+    download: Download = False
+    here: bool = Field(False, description="Have it sent from here, however large it is, and not from its bucket")
+
+
 @router.get(
     "/video",
     operation_id="getVideo",
@@ -39,16 +47,9 @@ _RANGED = {
     responses={200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}}, **_RANGED},
 )
 @router.head("/video", include_in_schema=False)
-async def video(
-    request: Request,
-    row: OwnSession,
-    deps: Deps,
-    kind: KindParam = None,
-    job: JobParam = None,
-    download: Download = False,
-) -> Response:
+async def video(request: Request, row: OwnSession, deps: Deps, asked: Annotated[_WhichVideo, Query()]) -> Response:
     """Send the video, or the part that `Range` asks for."""
-    found = await _finished(deps, row, kind, job)
+    found = await _finished(deps, row, asked.kind, asked.job)
     extension = _extension(found)
     return await blob_response(
         request,
@@ -58,8 +59,8 @@ async def video(
             media_type=f"video/{extension}",
             etag=f"{found.id}.{extension}",
             filename=f"{row.id}-{found.kind}.{extension}",
-            download=download,
-            redirects=deps.settings.redirects_to_bucket,
+            download=asked.download,
+            redirects=deps.settings.redirects_to_bucket and not asked.here,
         ),
     )
 
