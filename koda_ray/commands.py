@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from koda_ray.types import (
     Budget,
     NodeState,
+    Note,
     Output,
     PendingCall,
     Plan,
@@ -103,16 +104,18 @@ class EditPlan:
 
 @dataclass(frozen=True)
 class RequestChanges:
-    """Ask for a different plan, or for changes to what was made."""
+    """Ask for a different plan, or for changes to what was made; in words, or by pointing at it."""
 
     feedback: str
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
 class Say:
-    """Say something; what it means depends on the phase."""
+    """Say something, or point at it; what it means depends on the phase."""
 
     text: str
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)

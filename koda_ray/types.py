@@ -19,17 +19,21 @@ from koda_ray.clock import CLOCK
 
 __all__ = [
     "MAX_DURATION_S",
+    "MAX_NOTES",
+    "MAX_NOTE_CHARS",
     "MAX_PROMPT_CHARS",
     "MAX_TAKES",
     "MIN_DURATION_S",
     "MIN_SCENE_S",
     "Answered",
+    "Box",
     "Budget",
     "ErrorInfo",
     "Execution",
     "IdPrefix",
     "Model",
     "NodeState",
+    "Note",
     "Option",
     "Output",
     "Owes",
@@ -39,6 +43,7 @@ __all__ = [
     "PermissionRule",
     "Phase",
     "Plan",
+    "Pointed",
     "Preview",
     "Question",
     "RenderOptions",
@@ -71,6 +76,9 @@ user has stored, which only the settings do."""
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0
 MIN_DURATION_S = 0.5
+MAX_NOTES = 12
+"""So many notes are sent together, of so many characters each."""
+MAX_NOTE_CHARS = 2_000
 MIN_SCENE_S = 1.5
 
 _last_stamp = 0
@@ -306,6 +314,42 @@ class ErrorInfo(Model):
     owes: Owes | None = None
 
 
+class Box(Model):
+    """A part of the picture, in pixels of the plan's size from its upper left corner."""
+
+    x: float = Field(ge=-10_000, le=10_000)
+    y: float = Field(ge=-10_000, le=10_000)
+    width: float = Field(gt=0, le=20_000)
+    height: float = Field(gt=0, le=20_000)
+
+
+class Note(Model):
+    """What a person says of something that they point at.
+
+    ``time`` is in seconds, ``until`` where they mean a part of the film; ``box`` is None for the whole picture.
+    ``element`` is the text of what is there, ``component`` what shows it and ``source`` in which file, as far as the
+    page tells; ``picture`` the id of an uploaded picture of it.
+    """
+
+    text: str = Field(min_length=1, max_length=MAX_NOTE_CHARS)
+    time: float = Field(ge=0, le=MAX_DURATION_S)
+    until: float | None = Field(default=None, ge=0, le=MAX_DURATION_S)
+    frame: int | None = Field(default=None, ge=0)
+    box: Box | None = None
+    element: str | None = Field(default=None, max_length=500)
+    component: str | None = Field(default=None, max_length=200)
+    source: str | None = Field(default=None, max_length=300)
+    picture: str | None = Field(default=None, max_length=64)
+
+
+class Pointed(Model):
+    """A change that was asked for by pointing: its number among all changes, from 1, its words and its notes."""
+
+    change: int = Field(ge=1)
+    words: str = ""
+    notes: tuple[Note, ...]
+
+
 class Paused(Model):
     """Work that waits for a person to say whether more may be used, and how it goes on then.
 
@@ -329,7 +373,8 @@ class NodeState(Model):
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
     since the session was made), ``feedback`` every change asked for (oldest first), and ``feedback_seen`` how many of
-    those the agents have been told. ``answers`` is all that was said when asked, oldest first, and before it the style
+    those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``answers`` is
+    all that was said when asked, oldest first, and before it the style
     that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
     plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
     another render of the same animation began, ``forked_from`` the session that this one was made of, ``group`` what
@@ -354,6 +399,7 @@ class NodeState(Model):
     answers: tuple[Answered, ...] = ()
     feedback: tuple[str, ...] = ()
     feedback_seen: int = 0
+    pointed: tuple[Pointed, ...] = ()
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False

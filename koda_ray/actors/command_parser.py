@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
-from koda_ray.types import Budget, RenderOptions, SceneEdit, SessionPermissions, new_id
+from koda_ray.types import Budget, Note, RenderOptions, SceneEdit, SessionPermissions, new_id
 
 __all__ = ["COMMAND_NAMES", "parse_command"]
 
@@ -36,8 +36,13 @@ class _Feedback(_Body):
     feedback: str = ""
 
 
+class _Changes(_Feedback):
+    notes: tuple[Note, ...] = ()
+
+
 class _Text(_Body):
-    text: str
+    text: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 class _Approve(_Body):
@@ -66,6 +71,14 @@ def _rewind(body: Mapping[str, JsonValue]) -> commands.Rewind:
     return commands.Rewind(UNDO if said.undo else str(said.to))
 
 
+def _changes(said: _Changes) -> commands.Command:
+    return commands.RequestChanges(said.feedback, said.notes)
+
+
+def _message(said: _Text) -> commands.Command:
+    return commands.Say(said.text, said.notes)
+
+
 def _render(body: Mapping[str, JsonValue]) -> commands.Command:
     return commands.Render(RenderOptions.model_validate(body), new_id("job"))
 
@@ -75,9 +88,9 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "answer": lambda body: commands.Answer(**_Answer.model_validate(body).model_dump()),
     "accept": lambda body: (_Nothing.model_validate(body), commands.Accept(new_id("job")))[1],
     "reject": lambda body: commands.Reject(_Feedback.model_validate(body).feedback),
-    "changes": lambda body: commands.RequestChanges(_Feedback.model_validate(body).feedback),
+    "changes": lambda body: _changes(_Changes.model_validate(body)),
     "plan": lambda body: commands.EditPlan(_EditPlan.model_validate(body).scenes),
-    "message": lambda body: commands.Say(_Text.model_validate(body).text),
+    "message": lambda body: _message(_Text.model_validate(body)),
     "cancel": lambda body: (_Nothing.model_validate(body), commands.Cancel())[1],
     "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],
     "render": _render,

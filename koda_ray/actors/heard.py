@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.commands import Accept, Answer, Cancel, Command, Reject, RequestChanges, Retry, Say, Start
+from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
 from koda_ray.types import NodeState
 
@@ -38,9 +39,10 @@ def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None
             return {"status": "accepted"}
         case Reject(feedback=feedback):
             return {"status": "rejected", "feedback": feedback}
-        case RequestChanges(feedback=feedback):
-            return {"status": "changes", "feedback": feedback}
-        case Say(text=text):
+        case RequestChanges(feedback=feedback, notes=notes):
+            return {"status": "changes", "feedback": in_words(feedback, notes, state.plan)}
+        case Say(text=words, notes=notes):
+            text = in_words(words, notes, state.plan)
             return {"status": "answered", "optionId": None, "text": text, "feedback": text}
         case _:
             return None
@@ -62,10 +64,8 @@ def words_of(command: Command, state: NodeState) -> str | None:
             return f"I accept the plan as I changed it: {json.dumps(edited, ensure_ascii=False)}"
         case Reject(feedback=feedback):
             return feedback or "I reject this plan. Ask me again."
-        case RequestChanges(feedback=feedback):
-            return feedback
-        case Say(text=text):
-            return text
+        case RequestChanges(feedback=text, notes=notes) | Say(text=text, notes=notes):
+            return in_words(text, notes, state.plan)
         case Retry() if state.error is not None and state.error.owes != "render_final":
             details = f"\n{state.error.details}" if state.error.details else ""
             return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."

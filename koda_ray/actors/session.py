@@ -24,6 +24,7 @@ from koda_ray.actors.heard import answer_of, stops, words_of
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
+from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.project import Project, ProjectBounds
 from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.spending import SandboxMinutes, purse_of, too_much_stored
@@ -328,7 +329,9 @@ class Session:
         if words is None:
             await self.core.commit(batch)
         else:
-            await self.agents.add_user(words, batch)
+            parts = self._parts
+            seen = await pictures_of(command, user_id=self.core.user_id, store=parts.store, storage=parts.storage)
+            await self.agents.add_user(words, batch, pictures=seen)
 
     # --- what others ask ------------------------------------------------------------------------------------------
 

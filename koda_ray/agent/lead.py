@@ -6,6 +6,7 @@ What is said to it, and what a person answers, goes where it belongs: to its own
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
@@ -15,6 +16,7 @@ from koda_ray.agent.own_words import is_a_persons
 from koda_ray.agent.subagents import Subagents
 from koda_ray.agent.transcript import merged
 from koda_ray.events import NewEvent
+from koda_ray.llm.base import ImageBlock
 from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 
 __all__ = ["Lead"]
@@ -45,9 +47,11 @@ class Lead:
         """Make the events that tell of a run's end."""
         return self._loop.told(outcome)
 
-    async def add_user(self, text: str, batch: Batch | None = None) -> MessageRecord:
+    async def add_user(
+        self, text: str, batch: Batch | None = None, *, pictures: Sequence[ImageBlock] = ()
+    ) -> MessageRecord:
         """Record what a person says, or the program; it is answered also while subagents work."""
-        record = await self._loop.add_user(text, batch)
+        record = await self._loop.add_user(text, batch, pictures=pictures)
         self._spoken = True
         if is_a_persons(record):
             self._subagents.spoken(record.created_at)

@@ -44,7 +44,7 @@ from koda_ray.errors import (
     NotFound,
 )
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Completed, ModelRequest, substitutes_of
+from koda_ray.llm.base import Completed, ImageBlock, ModelRequest, substitutes_of
 from koda_ray.logs import get_logger
 from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
@@ -116,12 +116,15 @@ class AgentLoop:
             return []
         return self._voice.done(outcome.kind, outcome.text, outcome.suspended_call_id)
 
-    async def add_user(self, text: str | Sequence[str], batch: Batch | None = None) -> MessageRecord:
+    async def add_user(
+        self, text: str | Sequence[str], batch: Batch | None = None, *, pictures: Sequence[ImageBlock] = ()
+    ) -> MessageRecord:
         """Record what a person says, durably, together with ``batch``; also while the loop runs.
 
         Args:
             text: The words; several where not all of them are a person's (`koda_ray.agent.own_words`).
             batch: Committed with them.
+            pictures: What they are about, for the model to look at.
 
         Raises:
             InvalidInput: INVALID_INPUT, the text is blank.
@@ -131,7 +134,7 @@ class AgentLoop:
         if not texts or not all(each.strip() for each in texts):
             raise InvalidInput("the message is empty; say something")
         await self._log.refresh()
-        record = self._log.record("user", [{"type": "text", "text": each} for each in texts])
+        record = self._log.record("user", [*({"type": "text", "text": each} for each in texts), *pictures])
         await self._log.commit(merged(Batch(messages=[record]), batch))
         return record
 

@@ -18,7 +18,7 @@ from koda_ray.client.renders import PageRenders
 from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
-from koda_ray.types import Budget, Model, Phase, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
+from koda_ray.types import Budget, Model, Note, Phase, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
     ApprovalPage,
@@ -184,9 +184,12 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Reject the plan; or the preview or the finished video, which needs feedback."""
         return await self._command(session_id, "reject", Reject.model_construct(feedback=feedback), key)
 
-    async def changes(self, session_id: str, feedback: str, *, key: str | None = None) -> CommandAccepted:
-        """Ask for something to be different."""
-        return await self._command(session_id, "changes", Changes.model_construct(feedback=feedback), key)
+    async def changes(
+        self, session_id: str, feedback: str = "", *, notes: Sequence[Note] = (), key: str | None = None
+    ) -> CommandAccepted:
+        """Ask for something to be different, in words, as notes on what is pointed at, or both."""
+        asked = Changes.model_construct(feedback=feedback, notes=tuple(notes))
+        return await self._command(session_id, "changes", asked, key)
 
     async def edit_plan(
         self, session_id: str, scenes: Sequence[SceneEdit], *, key: str | None = None
@@ -194,9 +197,12 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Change the scenes of the plan that waits for you: those that are to stay, in order, with what changes."""
         return await self._command(session_id, "plan", PlanEdits.model_construct(scenes=tuple(scenes)), key)
 
-    async def say(self, session_id: str, text: str, *, key: str | None = None) -> CommandAccepted:
-        """Say something to the agents."""
-        return await self._command(session_id, "message", Message.model_construct(text=text), key)
+    async def say(
+        self, session_id: str, text: str = "", *, notes: Sequence[Note] = (), key: str | None = None
+    ) -> CommandAccepted:
+        """Say something to the agents; ``notes`` say what is pointed at."""
+        said = Message.model_construct(text=text, notes=tuple(notes))
+        return await self._command(session_id, "message", said, key)
 
     async def cancel(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
         """Stop the work under way."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from koda_ray.llm.base import ModelEvent, ModelRequest
 from koda_ray.llm.failures import Endpoint, missing_sdk, usable_key
 from koda_ray.llm.openai_errors import translated
-from koda_ray.llm.openai_wire import OpenAIAssembler, body
+from koda_ray.llm.openai_wire import OpenAIAssembler, body, without_pictures
 from koda_ray.llm.retry import RetryPolicy
 from koda_ray.llm.streams import OpenAnswer, answered
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, AsyncStream
     from openai.types.chat import ChatCompletionChunk
 
 __all__ = ["OpenAIProvider"]
@@ -68,6 +68,7 @@ class OpenAIProvider:
             call_timeout_s=call_timeout_s,
         )
         self._original = base_url is None
+        self._blind: set[str] = set()
         self._max_tokens = max_tokens
         self._retry = retry or RetryPolicy()
         self._client: AsyncOpenAI | None = None
@@ -118,6 +119,25 @@ class OpenAIProvider:
                 self._client = client
         return self._client
 
+    async def _asked(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
+        """Send a request; to a model of somebody else's server that takes no pictures, without them from then on."""
+        from openai import BadRequestError, UnprocessableEntityError
+
+        seen = request if request.model not in self._blind else without_pictures(request)
+        try:
+            return await client.chat.completions.create(
+                **body(seen, original=self._original, max_tokens=self._max_tokens)
+            )
+        except (BadRequestError, UnprocessableEntityError):
+            told = without_pictures(seen)
+            if self._original or told == seen:
+                raise
+            stream = await client.chat.completions.create(
+                **body(told, original=self._original, max_tokens=self._max_tokens)
+            )
+            self._blind.add(request.model)
+            return stream
+
     async def _begin(self, request: ModelRequest) -> OpenAnswer[ChatCompletionChunk]:
         """Open a stream."""
         client = await self._connected()
@@ -125,9 +145,7 @@ class OpenAIProvider:
         ours = partial(translated, peer=self._peer, model=request.model)
         try:
             async with asyncio.timeout_at(deadline):
-                stream = await client.chat.completions.create(
-                    **body(request, original=self._original, max_tokens=self._max_tokens)
-                )
+                stream = await self._asked(client, request)
         except Exception as error:
             raise ours(error, streaming=False) from None
         return OpenAnswer(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
-__all__ = ["PROVIDER", "OpenAIAssembler", "body"]
+__all__ = ["PROVIDER", "OpenAIAssembler", "body", "without_pictures"]
 
 PROVIDER = "openai"
 
@@ -88,6 +88,16 @@ def body(request: ModelRequest, *, original: bool, max_tokens: int | None = None
             for tool in request.tools
         ]
     return cast("CompletionCreateParamsStreaming", made)
+
+
+def without_pictures(request: ModelRequest) -> ModelRequest:
+    """Return a request that a model takes which sees nothing: where a picture was, that there was one."""
+
+    def told(block: Block) -> Block:
+        return {"type": "text", "text": "(A picture, which you cannot see.)"} if block["type"] == "image" else block
+
+    messages = tuple(replace(each, content=tuple(map(told, each.content))) for each in request.messages)
+    return request if messages == request.messages else replace(request, messages=messages)
 
 
 def _turn(messages: tuple[Message, ...]) -> int:

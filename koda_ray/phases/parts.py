@@ -8,9 +8,10 @@ from pydantic import JsonValue
 
 from koda_ray.commands import Effect, Emit
 from koda_ray.errors import InvalidInput, InvalidTransition
-from koda_ray.types import MAX_PROMPT_CHARS, NodeState
+from koda_ray.pointing import in_words
+from koda_ray.types import MAX_PROMPT_CHARS, NodeState, Note, Pointed
 
-__all__ = ["Transition", "announce", "refuse", "said", "words_of"]
+__all__ = ["Transition", "announce", "asked", "refuse", "said", "words_of"]
 
 
 Transition = tuple[NodeState, tuple[Effect, ...]]
@@ -26,6 +27,23 @@ def announce(state: NodeState) -> Emit:
 def said(text: str) -> Emit:
     """Tell what a person said."""
     return Emit("message", (("role", "user"), ("content", text)))
+
+
+def asked(state: NodeState, words: str, notes: tuple[Note, ...], what: str) -> tuple[str, dict[str, object]]:
+    """Return what was asked for in words, notes and all, and what a state has of it then.
+
+    Args:
+        state: The state before.
+        words: What was said; it may be empty where something was pointed at.
+        notes: What was pointed at.
+        what: What is empty or too long, for who said it.
+    """
+    told = words_of(in_words(words, notes, state.plan), what)
+    update: dict[str, object] = {"feedback": (*state.feedback, told)}
+    if notes:
+        pointed = Pointed(change=len(state.feedback) + 1, words=words.strip(), notes=notes)
+        update["pointed"] = (*state.pointed, pointed)
+    return told, update
 
 
 def refuse(state: NodeState, what: str, instead: str) -> InvalidTransition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from koda_ray.commands import (
@@ -21,7 +22,7 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
-from koda_ray.phases.parts import Transition, announce, refuse, said, words_of
+from koda_ray.phases.parts import Transition, announce, asked, refuse, said, words_of
 from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions
 
 __all__ = [
@@ -129,34 +130,34 @@ def reject(state: NodeState, command: Reject, at: datetime) -> Transition:
             effects = (*effects, said(words))
         return state.model_copy(update=update), effects
     if state.phase in ("preview", "complete") and state.owes is None:
-        return _iterate(state, words_of(command.feedback, "feedback"))
+        return _iterate(state, *asked(state, command.feedback, (), "feedback"))
     raise refuse(state, "reject", "only a finished plan, preview or video can be rejected")
 
 
 def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> Transition:
     """Have the plan, or what was made of it, changed."""
-    words = words_of(command.feedback, "feedback")
+    words, update = asked(state, command.feedback, command.notes, "feedback")
     if state.phase == "plan" and state.owes is None:
-        update = {"owes": "plan", "feedback": (*state.feedback, words), "feedback_seen": len(state.feedback) + 1}
+        update |= {"owes": "plan", "feedback_seen": len(state.feedback) + 1}
         return state.model_copy(update=update), (
             ApprovalChange("plan", "rejected", (("feedback", words),)),
             said(words),
         )
     if state.phase in ("preview", "complete"):
-        return _iterate(state, words)
+        return _iterate(state, words, update)
     raise refuse(state, "request changes", "there is no plan or preview to change; send a message instead")
 
 
-def _iterate(state: NodeState, words: str) -> Transition:
-    """Go from preview or complete back to work, with feedback; a final render under way is given up."""
+def _iterate(state: NodeState, words: str, asked_for: Mapping[str, object]) -> Transition:
+    """Go from preview or complete back to work, with what was asked for; a final render under way is given up."""
     effects: tuple[Effect, ...] = (said(words),)
     if state.owes == "render_final" and state.output is not None:
         effects = (StopWork(), CancelJob(state.output.job_id), *effects)
     files = state.execution.files if state.execution else ()
     update: dict[str, object] = {
+        **asked_for,
         "phase": "executing",
         "owes": "execute",
-        "feedback": (*state.feedback, words),
         "execution": Execution(files=files),
         "output": None,
         "finished": None,
@@ -168,22 +169,22 @@ def _iterate(state: NodeState, words: str) -> Transition:
 
 def say(state: NodeState, command: Say, at: datetime) -> Transition:
     """Say something, which means what it can mean where the session stands."""
-    words = words_of(command.text, "message")
+    words, update = asked(state, command.text, command.notes, "message")
     if state.paused is not None:
         return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
     if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
-        return state.model_copy(update={"feedback": (*state.feedback, words)}), (said(words),)
+        return state.model_copy(update=update), (said(words),)
     match state.phase:
         case "question":
             return answer(state, Answer(text=words), at)
         case "plan":
-            return request_changes(state, RequestChanges(words), at)
+            return request_changes(state, RequestChanges(command.text, command.notes), at)
         case "error":
             return say(_resume(state)[0], command, at)
         case _:
-            return _iterate(state, words)
+            return _iterate(state, words, update)
 
 
 def retry(state: NodeState, command: Retry, at: datetime) -> Transition:

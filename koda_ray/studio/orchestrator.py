@@ -8,7 +8,7 @@ conversation, what changes all the time after it, so that the prompt cache break
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 
@@ -23,7 +23,7 @@ from koda_ray.tools.render import render_tools
 from koda_ray.tools.shell import shell_tools
 from koda_ray.tools.ui import ui_tools
 from koda_ray.tools.workbench import Workbench
-from koda_ray.types import NodeState
+from koda_ray.types import NodeState, Pointed
 
 __all__ = [
     "instructions",
@@ -85,6 +85,8 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
         "options": state.options.model_dump(mode="json", by_alias=True, exclude_none=True),
         "assets": [{"id": a.id, "name": a.name, "mediaType": a.media_type, "path": a.project_path} for a in assets],
     }
+    if state.pointed:
+        context["pointed"] = _told(state.pointed)
     if state.options.take is not None:
         context["take"] = _TAKE.format(number=state.options.take)
     return context
@@ -93,12 +95,21 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
 def session_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
     """Write the session block that ends the instructions: the wish, the choices made, the plan, older changes."""
     block = {**request_context(state, assets), "feedback": list(state.feedback[: _settled(state)])}
+    if settled := _told(each for each in state.pointed if each.change <= _settled(state)):
+        block["pointed"] = settled
+    else:
+        block.pop("pointed", None)
     return f"<session>{json.dumps(block, ensure_ascii=False)}</session>"
 
 
 def _settled(state: NodeState) -> int:
     """Count the changes that stand in the session block: it is written anew for every ten, not for each."""
     return len(state.feedback) // _FEEDBACK_STEP * _FEEDBACK_STEP
+
+
+def _told(pointed: Iterable[Pointed]) -> list[JsonValue]:
+    """Write what was pointed at, as data: the words of it stand among the feedback."""
+    return [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in pointed]
 
 
 def state_block(state: NodeState) -> str:
@@ -117,4 +128,6 @@ def state_block(state: NodeState) -> str:
         "files": files,
         "hasPreview": state.preview is not None,
     }
+    if recent := _told(each for each in state.pointed if each.change > _settled(state)):
+        block["pointed"] = recent
     return f"<state>{json.dumps(block, ensure_ascii=False)}</state>"

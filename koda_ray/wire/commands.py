@@ -5,19 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, ValidationInfo, model_validator
 
 from koda_ray.types import (
+    MAX_NOTES,
     MAX_PROMPT_CHARS,
     MAX_TAKES,
     Budget,
     Model,
+    Note,
     RenderOptions,
     SceneEdit,
     SessionOptions,
     SessionPermissions,
 )
-from koda_ray.wire.fields import Id, Text
+from koda_ray.wire.fields import MAX_TEXT_CHARS, Id, Text
 
 __all__ = [
     "Answer",
@@ -63,6 +65,17 @@ def _said(what: str, example: str) -> AfterValidator:
     def check(value: str) -> str:
         if not value.strip():
             raise ValueError(f"{what} is empty; say something like {example!r}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _said_or_pointed(what: str, example: str) -> AfterValidator:
+    """Refuse words that are only blanks, where nothing is pointed at either."""
+
+    def check(value: str, info: ValidationInfo) -> str:
+        if not value.strip() and not info.data.get("notes"):
+            raise ValueError(f"{what} is empty; say something like {example!r}, or point at something (notes)")
         return value
 
     return AfterValidator(check)
@@ -118,10 +131,16 @@ class Reject(Model):
     feedback: Text | None = None
 
 
-class Changes(Model):
-    """What should be different."""
+_Notes = Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)]
 
-    feedback: Annotated[Text, _said("the feedback", "make the ball red")]
+
+class Changes(Model):
+    """What should be different, in words, as notes on what is pointed at, or both."""
+
+    notes: _Notes = ()
+    feedback: Annotated[str, _said_or_pointed("the feedback", "make the ball red")] = Field(
+        default="", max_length=MAX_TEXT_CHARS, validate_default=True
+    )
 
 
 class PlanEdits(Model):
@@ -131,9 +150,12 @@ class PlanEdits(Model):
 
 
 class Message(Model):
-    """Words to the agents that are neither an answer nor a change request."""
+    """Words to the agents that are neither an answer nor a change request; notes say what is pointed at."""
 
-    text: Annotated[Text, _said("the message", "use our brand colours")]
+    notes: _Notes = ()
+    text: Annotated[str, _said_or_pointed("the message", "use our brand colours")] = Field(
+        default="", max_length=MAX_TEXT_CHARS, validate_default=True
+    )
 
 
 class Approve(Model):

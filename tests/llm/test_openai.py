@@ -63,6 +63,27 @@ async def test_a_server_of_ones_own_needs_no_key_and_gets_none(monkeypatch: pyte
     assert server.requests[0].headers["authorization"] == "Bearer none"
 
 
+async def test_a_model_of_ones_own_that_takes_no_pictures_is_told_that_there_was_one() -> None:
+    png = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    asked = ask(Message(role="user", content=({"type": "text", "text": "This"}, {"type": "image", "source": png})))  # type: ignore[typeddict-item]
+    script = [
+        ApiError(400, "invalid_request_error"),
+        reply("One"),
+        reply("Two"),
+        ApiError(400, "invalid_request_error"),
+    ]
+    with ModelServer(ScriptedModel(script), api_key="none", wire=OpenAIWire()) as server:
+        provider = OpenAIProvider(None, base_url=f"{server.base_url}/v1")
+        for _ in range(2):
+            await check_stream(provider, asked)
+        with pytest.raises(ModelError):  # it is something else
+            await check_stream(provider, asked)
+        await provider.close()
+        told = [each.asked["messages"][-1]["content"] for each in server.requests]
+    assert [[block["type"] for block in content] for content in told] == [["text", "image"]] + [["text"]] * 3
+    assert "cannot see" in told[1][0]["text"]
+
+
 @pytest.mark.parametrize("key", [None, "", "sk new\nline", "schlüssel"])
 def test_openai_itself_is_not_asked_without_a_key_that_can_be_one(key: str | None) -> None:
     with pytest.raises(ModelAuth, match="OPENAI_API_KEY"):

@@ -6,7 +6,7 @@ record and wakes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -14,10 +14,11 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import approval_view, place_of, read_place
 from koda_ray.state.records import CommandRecord
-from koda_ray.types import Budget, RenderOptions, SessionPermissions
+from koda_ray.types import Budget, Note, RenderOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
     ApprovalPage,
@@ -32,7 +33,11 @@ from koda_ray.wire import (
     Rewind,
 )
 
-__all__ = ["router"]
+__all__ = ["MAX_PICTURE_BYTES", "router"]
+
+MAX_PICTURE_BYTES = 256 * 1024
+"""How large a note's picture may be: it stands in the agents' history, and goes with each request."""
+_SEEN = ("image/jpeg", "image/png", "image/webp", "image/gif")
 
 router = APIRouter(
     prefix="/v1/sessions/{session_id}",
@@ -61,6 +66,25 @@ class _Submitter:
             return _accepted(known)
         sent = self._deps.directory.submit(session_id=session_id, user_id=user, name=name, body=body, key=key)
         return _accepted(await self._background.finish(sent))
+
+
+async def _check_pictures(deps: ApiDeps, user: str, notes: Sequence[Note]) -> None:
+    """Refuse pictures that are none, or larger than what every model takes beside others.
+
+    Raises:
+        NotFound: There is no such upload of this user.
+        InvalidInput: It is no picture, or too large.
+    """
+    for number, note in enumerate(notes, 1):
+        if note.picture is None:
+            continue
+        asset = await deps.store.get_asset(note.picture, user_id=user)
+        if asset.media_type not in _SEEN or asset.size_bytes > MAX_PICTURE_BYTES:
+            raise InvalidInput(
+                f"the picture of note {number} is {asset.media_type} of {asset.size_bytes} bytes; it must be one of "
+                f"{', '.join(_SEEN)} with at most {MAX_PICTURE_BYTES} bytes",
+                context={"field": f"notes.{number - 1}.picture"},
+            )
 
 
 def _accepted(record: CommandRecord) -> CommandAccepted:
@@ -100,9 +124,16 @@ async def reject(
 
 
 @router.post("/changes", operation_id="requestChanges", status_code=202, summary="Ask for something to be different")
-async def changes(body: Changes, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
-    """Have the plan, the preview or the finished video changed."""
-    return await to(row.id, user, "changes", body.model_dump(mode="json"), key)
+async def changes(
+    body: Changes, row: OwnSession, user: User, deps: Deps, key: IdempotencyKey, to: Submit
+) -> CommandAccepted:
+    """Have the plan, the preview or the finished video changed, in words or by notes on what you point at.
+
+    Agents get each note with its time, its place and what is there; a picture of it, where one was uploaded
+    (`POST /v1/assets`), they see.
+    """
+    await _check_pictures(deps, user, body.notes)
+    return await to(row.id, user, "changes", body.model_dump(mode="json", exclude_defaults=True), key)
 
 
 @router.post("/plan", operation_id="editPlan", status_code=202, summary="Change the plan's scenes")
@@ -115,9 +146,12 @@ async def edit_plan(body: PlanEdits, row: OwnSession, user: User, key: Idempoten
 
 
 @router.post("/messages", operation_id="sendMessage", status_code=202, summary="Say something to the agents")
-async def message(body: Message, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
-    """Say something at any time; what it means depends on the phase."""
-    return await to(row.id, user, "message", body.model_dump(mode="json"), key)
+async def message(
+    body: Message, row: OwnSession, user: User, deps: Deps, key: IdempotencyKey, to: Submit
+) -> CommandAccepted:
+    """Say something at any time, or point at something; what it means depends on the phase."""
+    await _check_pictures(deps, user, body.notes)
+    return await to(row.id, user, "message", body.model_dump(mode="json", exclude_defaults=True), key)
 
 
 @router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")

@@ -82,6 +82,8 @@ class Brief:
     particles: bool = False
     particle_kind: str = "dust"
     font: Font | None = None
+    lettering: float = 1.0
+    """How large a line of type is beside its subject, relative to usual."""
     variant: int = 0
     """Which of the compositions, on top of the one that the prompt's seed picks."""
     easing: Style | None = None

@@ -44,6 +44,7 @@ def _course(request: Mapping[str, object]) -> Course:
             answers=given.answers_in(request.get("answers")),
             options=given.mapping(request.get("options")),
             feedback=tuple(str(words) for words in given.items(request.get("feedback"))),
+            pointed=given.pointed_in(request.get("pointed")),
             assets=[cast("Mapping[str, str]", given.mapping(asset)) for asset in given.items(request.get("assets"))],
         )
     )

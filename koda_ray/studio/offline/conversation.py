@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from koda_ray.llm.base import Message
-from koda_ray.studio.offline.given import answers_in, items, mapping, parsed
-from koda_ray.types import Answered, Plan
+from koda_ray.studio.offline.given import answers_in, items, mapping, parsed, pointed_in
+from koda_ray.types import Answered, Plan, Pointed
 
 __all__ = ["Call", "Exchange", "PolicyCalls", "SeenSession", "Turn", "exchanges", "last_stop", "read_state"]
 
@@ -99,6 +99,7 @@ class SeenSession:
     plan_accepted: bool
     todos: tuple[tuple[str, str], ...]
     feedback: tuple[str, ...]
+    pointed: tuple[Pointed, ...]
     assets: tuple[dict[str, str], ...]
     has_preview: bool
     phase: str
@@ -114,7 +115,8 @@ def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SeenS
     raw, first_words = _newest_block(messages)
     about = _SESSION.search(system[-1]) if system else None
     known = parsed(about.group(1) if about else "")
-    raw = {**known, **raw, "feedback": [*items(known.get("feedback")), *items(raw.get("feedback"))]}
+    both = {name: [*items(known.get(name)), *items(raw.get(name))] for name in ("feedback", "pointed")}
+    raw = {**known, **raw, **both}
     plan = raw.get("plan")
     todos = [mapping(t) for t in items(raw.get("todos"))]
     return SeenSession(
@@ -124,6 +126,7 @@ def read_state(messages: Sequence[Message], system: Sequence[str] = ()) -> SeenS
         plan_accepted=bool(raw.get("planAccepted")),
         todos=tuple((str(t.get("id", "")), str(t.get("status", "pending"))) for t in todos),
         feedback=tuple(str(f) for f in items(raw.get("feedback"))),
+        pointed=pointed_in(raw.get("pointed")),
         assets=tuple({k: str(v) for k, v in mapping(a).items()} for a in items(raw.get("assets"))),
         has_preview=bool(raw.get("hasPreview")),
         phase=str(raw.get("phase") or ""),

@@ -189,7 +189,7 @@ def _take_feedback(
         kind = id_.split("-", 1)[1]
         if status != "done" and kind not in ("preview", "change"):
             kept.append({"id": id_, "label": labels.get(f"v0-{kind}", kind)})
-    version, last = len(view.feedback), view.feedback[-1].strip()
+    version, last = len(view.feedback), (changes[-1].words if changes else view.feedback[-1]).strip()
     label = last if len(last) <= 60 else last[:57] + "…"
     kept.append({"id": f"v{version}-change", "label": said("todo.change", words=label)})
     kept.append({"id": f"v{version}-preview", "label": said("todo.preview_again")})

@@ -18,7 +18,7 @@ from koda_ray.studio.offline.language import alternatives, expression, said
 from koda_ray.studio.offline.subject import subject_of
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
-__all__ = ["apply_feedback"]
+__all__ = ["apply_feedback", "more_or_less", "other_words"]
 
 _Change = tuple[Brief, str] | None
 
@@ -50,7 +50,7 @@ def _amount(text: str, usual: float) -> float:
     return usual
 
 
-def _more_or_less(text: str, of: str, more: str, less: str, usual: float) -> float | None:
+def more_or_less(text: str, of: str, more: str, less: str, usual: float) -> float | None:
     """Return the factor that is named, or that a comparative stands for."""
     factor = _factor(text, of)
     if factor is None and _has(text, more):
@@ -66,7 +66,7 @@ def _speed(brief: Brief, text: str) -> _Change:
     if factor is None and slow is not None:
         factor = 1 / slow if slow >= 1 else slow
     if factor is None:
-        factor = _more_or_less(text, "pace", "faster", "slower", 1.4)
+        factor = more_or_less(text, "pace", "faster", "slower", 1.4)
     if factor is None:
         return None
     speed = max(0.1, min(8.0, brief.speed * factor))
@@ -83,7 +83,7 @@ def _duration(brief: Brief, text: str) -> _Change:
         if delta and _has(text, "by_so_much"):
             seconds = brief.duration_s + (seconds if delta["more"] else -seconds)
     else:
-        factor = _more_or_less(text, "duration", "longer", "shorter", 1.5)
+        factor = more_or_less(text, "duration", "longer", "shorter", 1.5)
         if factor is None:
             return None
         seconds = brief.duration_s * factor
@@ -119,7 +119,7 @@ def _bounce(brief: Brief, text: str) -> _Change:
 
 
 def _size(brief: Brief, text: str) -> _Change:
-    factor = _more_or_less(text, "size", "bigger", "smaller", 1.3)
+    factor = more_or_less(text, "size", "bigger", "smaller", 1.3)
     if factor is None:
         return None
     scale = max(0.4, min(1.9, brief.scale * factor))
@@ -153,13 +153,18 @@ def _count(brief: Brief, text: str) -> _Change:
     return replace(brief, count=count), said("changed.count", count=count)
 
 
-def _text(brief: Brief, text: str) -> _Change:
+def other_words(text: str) -> str:
+    """Return the words that are to be shown in place of others; empty where none are named."""
     quotes, _ = extract.find_quotes(text)
     words = quotes[-1] if quotes else ""
     if not words:
         told = expression("say").search(text)
         words = told.group(1).strip() if told else ""
-    words = extract.clean_phrase(words)[:160]
+    return extract.clean_phrase(words)[:160]
+
+
+def _text(brief: Brief, text: str) -> _Change:
+    words = other_words(text)
     if not words:
         return None
     return subject_of(brief).reworded(brief, words, aside=_has(text, "aside"))

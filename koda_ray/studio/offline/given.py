@@ -9,9 +9,9 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from koda_ray.types import Answered
+from koda_ray.types import Answered, Pointed
 
-__all__ = ["answers_in", "items", "mapping", "parsed", "text"]
+__all__ = ["answers_in", "items", "mapping", "parsed", "pointed_in", "text"]
 
 
 def parsed(words: str) -> Mapping[str, object]:
@@ -31,6 +31,15 @@ def mapping(value: object) -> Mapping[str, object]:
 def items(value: object) -> list[object]:
     """Return a list, or an empty one."""
     return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def pointed_in(value: object) -> tuple[Pointed, ...]:
+    """Return a list of changes that pointed at something; what is none is left out."""
+    found: list[Pointed] = []
+    for each in items(value):
+        with suppress(ValidationError):
+            found.append(Pointed.model_validate(each))
+    return tuple(found)
 
 
 def text(value: object) -> str | None:

@@ -36,7 +36,14 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     calls = PolicyCalls(messages)
     approvals = [e for e in past if e.call.name == "request_approval" and e.result is not None]
     course = understand(
-        Said(prompt=view.prompt, answers=view.answers, options=view.options, feedback=view.feedback, assets=view.assets)
+        Said(
+            prompt=view.prompt,
+            answers=view.answers,
+            options=view.options,
+            feedback=view.feedback,
+            pointed=view.pointed,
+            assets=view.assets,
+        )
     )
     about_plan = bool(approvals) and approvals[-1].call.input.get("type") == "plan"
     status = parsed(approvals[-1].result or "").get("status") if approvals else None

@@ -14,19 +14,24 @@ from koda_ray.studio.offline.answer import apply_answer, apply_options
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.parse import parse_prompt
-from koda_ray.types import Answered, Plan
+from koda_ray.studio.offline.pointed import apply_pointed, spoken
+from koda_ray.types import Answered, Plan, Pointed
 
 __all__ = ["ChangeRequest", "Course", "Said", "parse_brief", "understand"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """What a person has said: their prompt, its settings and uploads, their answers, their changes, oldest first."""
+    """What a person has said: their prompt, its settings and uploads, their answers, their changes, oldest first.
+
+    ``pointed`` is what those changes were made of that pointed at something.
+    """
 
     prompt: str
     answers: tuple[Answered, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     feedback: tuple[str, ...] = ()
+    pointed: tuple[Pointed, ...] = ()
     assets: Sequence[Mapping[str, str]] = ()
 
 
@@ -77,8 +82,12 @@ def understand(said: Said) -> Course:
         opening = replace(opening, style_heard="inferred")
     brief = opening = _answered(opening, said.answers, 0)
     changes: list[ChangeRequest] = []
+    pointed = {each.change: each for each in said.pointed}
     for number, words in enumerate(said.feedback, 1):
-        brief, done = apply_feedback(brief, words)
+        if (at := pointed.get(number)) is not None:
+            words, (brief, done) = spoken(at), apply_pointed(brief, at)
+        else:
+            brief, done = apply_feedback(brief, words)
         brief = _answered(brief, said.answers, number)
         changes.append(ChangeRequest(words, brief, done))
     return Course(opening, tuple(changes))

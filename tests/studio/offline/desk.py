@@ -8,9 +8,10 @@ from typing import Any
 
 from koda_ray import commands, phases
 from koda_ray.llm.base import Completed, Message, ModelRequest, TextDelta, ToolInputDelta
+from koda_ray.pointing import in_words
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.studio.orchestrator import opening, request_context, session_block, state_block
-from koda_ray.types import NodeState, Option, Plan, Preview, Question, SessionOptions, Todo, now
+from koda_ray.types import NodeState, Note, Option, Plan, Preview, Question, SessionOptions, Todo, now
 
 
 async def ask(agent: str, messages: tuple[Message, ...], session: str = "") -> tuple[Message, Completed]:
@@ -99,10 +100,10 @@ class Desk:
                 return
         raise AssertionError(f"not done after {turns} turns: {self.log[-5:]}")
 
-    def change(self, words: str) -> None:
-        """Ask for a change."""
-        self.do(commands.Say(words))
-        self.messages.append(_user({"type": "text", "text": words}))
+    def change(self, words: str, *notes: Note) -> None:
+        """Ask for a change, in words or by pointing at something."""
+        self.do(commands.Say(words, notes))
+        self.messages.append(_user({"type": "text", "text": in_words(words, notes, self.node.plan)}))
 
     def calls(self, name: str) -> list[dict[str, Any]]:
         return [given for called, given in self.log if called == name]

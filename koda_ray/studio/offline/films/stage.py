@@ -143,7 +143,8 @@ def dust(film: Film, count: int, *, opacity: float | None = None) -> None:
 
 def caption(film: Film, text: str, *, position: str = "bottom") -> None:
     """Put a line of type over the scene, entering as the opening ends."""
-    film.overlays.append(("Caption", f'<Caption text={{{literal(text)}}} position="{position}" />'))
+    scale = "" if film.brief.lettering == 1.0 else f" scale={{{film.brief.lettering:.3g}}}"
+    film.overlays.append(("Caption", f'<Caption text={{{literal(text)}}} position="{position}"{scale} />'))
     at = min(film.timing.opening * 0.6, 1.2)
     film.score.add("Caption", "reveal", [(0, 0), (at, 0), (at + film.feel.enter_s, 1, film.feel.enter)])
 

@@ -8,14 +8,16 @@ import { theme } from '../theme';
 interface CaptionProps {
   readonly text: string;
   readonly position?: 'top' | 'bottom';
+  /** Its size relative to usual. */
+  readonly scale?: number;
 }
 
-export function Caption({ text, position = 'bottom' }: CaptionProps) {
+export function Caption({ text, position = 'bottom', scale = 1 }: CaptionProps) {
   const { reveal } = useTheatre('Caption', { reveal: 1 });
   const setting = fitText(text, theme.type, {
     width: frame.width - frame.margin * 2,
-    height: frame.height * 0.2,
-    maxSize: px(82),
+    height: frame.height * 0.2 * scale,
+    maxSize: px(82) * scale,
     maxLines: 2,
   });
   const edge = frame.shape === 'tall' ? frame.height * 0.1 : frame.margin * 0.8;
