@@ -76,7 +76,7 @@ __all__ = [
     "users",
 ]
 
-SCHEMA_VERSION = "0015"
+SCHEMA_VERSION = "0016"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(

@@ -59,7 +59,7 @@ async def test_what_is_there_is_saved_when_the_sandbox_ends_and_not_before(world
     await session.project.release("idle")
     newest = await world.store.latest_checkpoint(row)
     assert newest is not None and newest.trigger == "idle"
-    assert (await session.project.files())["src/grown.ts"] == b"2" * 1000, "nothing is lost"
+    assert (await session.project.look(dict))["src/grown.ts"] == b"2" * 1000, "nothing is lost"
     await world.store.remove_asset(asset.id, user_id="local")
     await (await session.project.sandbox()).write_files({"src/grown.ts": b"more"})
     await session.project.save("heartbeat")
