@@ -1,6 +1,6 @@
 """One video on several nodes: what a node more is worth, how soon it helps, and what is lost when one is lost.
 
-    python -m benchmarks.cluster [--quick] --json FILE
+    python -m benchmarks.cluster [--quick] [--kills N] --json FILE
 
 Nodes are real raylets on this machine, each with all that it starts pinned to one core, so that each is a machine with
 one processor. The head, and this process, which coordinates, are on the first node's core, as on a cluster whose first
@@ -24,7 +24,16 @@ machine does both. Every run renders the same page anew, on workers that are war
 - ``spot_notice_no_new_work_s``: from a cloud's notice that it takes such a machine away, to the last that was begun on
   it; ``spot_notice`` has when what worked there had left it, and was taken elsewhere
 - ``activation_after_head_s``: from when a head that was killed takes connections again, to when a session that slept
-  has taken what was said to it meanwhile
+  has taken what was said to it meanwhile; ``head_kill_get_failures``, ``head_kill_commands_refused``: of requests to
+  a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there were
+- ``session_back_s``: from killing all of a machine to a session's taking a command on another
+- ``lost_events``, ``repeated_effects``: of what was said to sessions while processes, the database, the bucket and the
+  head were killed, each so often as ``kills_each`` says (``--kills``, 20 are asked for), what their events lack, and
+  what they have twice; ``kills`` by kind
+- what `benchmarks.many_rows` and `benchmarks.load` say, and ``idle_followers_1000_queries_per_s``: how often a process
+  with the API reads its database for 1,000 who follow sessions that sleep; not with ``--quick``
+- ``model_error_pct``, ``model_1000_loss_pct`` and the rest of `benchmarks.scale_model`
+- ``held`` and ``missed``: which of `BARS` hold, and which do not, of those that were measured
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 """
 
@@ -44,10 +53,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from benchmarks import load, many_rows, scale_model, streams
 from benchmarks.raylets import OneCore, Raylets
 from benchmarks.scenes import bundle_of
+from benchmarks.unit_costs import measure_unit_costs
 from koda_ray.config import REPO_ROOT
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
@@ -65,6 +76,31 @@ WIDTH, HEIGHT, FPS = 854, 480, 30
 UNITS, QUICK_UNITS = 48, 14
 ROUNDS = 3
 WARM_UNITS = 2
+FOLLOWERS = 1_000
+_ANY = float("inf")
+BARS: dict[str, tuple[float, float]] = {
+    "add_node_speedup": (1.85, _ANY),
+    "first_unit_on_new_node_s": (0, 10),
+    "node_kill_unit_elsewhere_s": (0, 3),
+    "session_back_s": (0, 10),
+    "silent_cut_s": (0, 15),
+    "spot_notice_no_new_work_s": (-_ANY, 1),
+    "head_kill_get_failures": (0, 0),
+    "head_kill_commands_refused": (0, 0),
+    "activation_after_head_s": (-_ANY, 5),
+    "lost_events": (0, 0),
+    "repeated_effects": (0, 0),
+    "same_frame_hash": (1, 1),
+    "sessions_10000_list_p95_ms": (0, 50),
+    "janitor_round_ms": (0, 50),
+    "alive_50_mb_each": (0, 80),
+    "get_p95_ms": (0, 50),
+    "command_p95_ms": (0, 100),
+    "idle_followers_1000_queries_per_s": (0, 50),
+    "model_error_pct": (0, 10),
+    "model_1000_loss_pct": (-_ANY, 5),
+}
+"""What each figure shall be: at least, at most."""
 _POLL_S = 0.05
 
 
@@ -208,12 +244,26 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
-def lost_machines() -> dict[str, Any]:
-    """Have a machine fall silent, and one given notice; return the figures, none where we may make no networks."""
+def lost_machines(kills: int) -> dict[str, Any]:
+    """Have what a cluster is made of be lost; return the figures, none where we may make no networks.
+
+    Args:
+        kills: How often what comes back is killed.
+    """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return {}
-    cut, moved, headless = _lose("link"), _lose("spot"), _lose("head")
+    cut, moved, gone = _lose("link"), _lose("spot"), _lose("machine")
+    killed = {kind: _lose(kind, times) for kind, times in _kills(kills).items()}
+    headless = killed["head"]
     return {
+        "session_back_s": gone["session_s"],
+        "head_kill_get_failures": headless["get_failures"],
+        "head_kill_commands_refused": headless["commands_refused"],
+        "head_kill_asked": headless["gets"] + headless["commands"],
+        "kills_each": kills,
+        "kills": {kind: len(seen["killed"]) if "killed" in seen else kills for kind, seen in killed.items()},
+        "lost_events": sum(seen["lost_events"] for seen in killed.values()),
+        "repeated_effects": sum(seen["repeated_effects"] for seen in killed.values()),
         "silent_cut_s": max(cut["session_s"], cut["render_taken_s"]),
         "silent_cut": {name: cut[name] for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")},
         "spot_notice_no_new_work_s": moved["no_new_work_s"],
@@ -222,17 +272,42 @@ def lost_machines() -> dict[str, Any]:
     }
 
 
-def _lose(how: str) -> dict[str, Any]:
+def _kills(times: int) -> dict[str, int]:
+    return {"process": 3 * times, "database": times, "bucket": times, "head": times}
+
+
+def _lose(how: str, times: int = 1) -> dict[str, Any]:
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
+    command += ["-m", "tests.cluster.cut", how, str(times)]
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
-    done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut", how], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}
 
 
-async def measure(*, quick: bool) -> dict[str, Any]:
+async def asked_much() -> dict[str, Any]:
+    """Ask much of one server; see `many_rows`, `streams` and `load`."""
+    followed = await streams.figures(FOLLOWERS, seconds=10.0)
+    return {
+        **await many_rows.figures(),
+        f"idle_followers_{FOLLOWERS}_queries_per_s": followed[f"streams_{FOLLOWERS}_reads_per_s"],
+        **await load.figures(),
+    }
+
+
+def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
+    """Say which figures are as good as they shall be, and which are not."""
+    verdicts: dict[str, list[str]] = {"held": [], "missed": []}
+    for name, (least, most) in BARS.items():
+        if name in figures:
+            found: Any = figures[name]
+            each = cast("dict[str, float]", found) if isinstance(found, dict) else {name: float(found)}
+            values = [abs(value) if len(each) > 1 else value for value in each.values()]
+            verdicts["held" if all(least <= value <= most for value in values) else "missed"].append(name)
+    return verdicts
+
+
+async def measure(*, quick: bool, kills: int) -> dict[str, Any]:
     """Measure everything; see this module's words for the keys."""
     units, rounds = (QUICK_UNITS, 1) if quick else (UNITS, ROUNDS)
     bundle = await bundle_of(SCENE)
@@ -274,7 +349,8 @@ async def measure(*, quick: bool) -> dict[str, Any]:
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,
         **({"four_nodes_on_two_cores_efficiency": round(seconds(two) / seconds(four), 3)} if four else {}),
-        **({} if quick else await asyncio.to_thread(lost_machines)),
+        **({} if quick else await asyncio.to_thread(lost_machines, kills)),
+        **({} if quick else await asked_much()),
         "video": {"scene": SCENE, "width": WIDTH, "height": HEIGHT, "fps": FPS, "units": units},
         "runs": [asdict(each) for each in runs],
     }
@@ -285,8 +361,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short video, once, in less than a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
+    parser.add_argument("--kills", type=int, default=2, help="how often each is killed that comes back")
     asked = parser.parse_args(arguments)
-    figures = asyncio.run(measure(quick=asked.quick))
+    figures = asyncio.run(measure(quick=asked.quick, kills=asked.kills))
+    told, _ = scale_model.figures(figures, asyncio.run(measure_unit_costs()), quick=asked.quick)
+    figures |= told
+    figures |= against_bars(figures)
     if asked.json is not None:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps({name: value for name, value in figures.items() if name != "runs"}, indent=2))

@@ -66,6 +66,8 @@ def left(error: BaseException | None, *, free: int) -> RenderError:
 
 def note_room(there_is: bool) -> None:
     """Say whether this node has room. A head that is away is told by whoever meets the disk next."""
+    if not ray.is_initialized():  # it would be started by asking
+        return
     key, node = _own()
     try:
         if not there_is:

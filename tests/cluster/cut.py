@@ -1,4 +1,4 @@
-"""Something of a cluster is lost: ``python -m tests.cluster.cut LOSS``, as the first process of name spaces of its own.
+"""Something of a cluster is lost: ``python -m tests.cluster.cut LOSS [TIMES]``, first in name spaces of its own.
 
 The head and the nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. This process is
 on a node of its own, which no work is put on; all work is on the first. What is lost, with a session awake and a render
@@ -11,6 +11,8 @@ under way:
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
 - ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
 - ``bucket``: nobody reaches the bucket for as long, and uploads under way are broken off
+- ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
+- ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
 
 What became of the work, and when, is printed as JSON.
 """
@@ -24,30 +26,22 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
-from pydantic import JsonValue
 
-from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE
-from koda_ray.actors.janitor_host import JANITOR, keep_janitor
-from koda_ray.actors.leased_job import OVER, job_request
-from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.leased_job import OVER
 from koda_ray.config import Settings
-from koda_ray.render.bundle import read_folder, store_bundle
-from koda_ray.render.options import JobOptions
 from koda_ray.resources import SESSION_RESOURCE
-from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.state.records import JobRecord
-from koda_ray.state.storage import Storage
-from koda_ray.state.store import Store
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
 from tests import postgres
+from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import (
     BUCKET,
     BUCKET_INSIDE,
@@ -62,110 +56,15 @@ from tests.cluster.machines import (
     network,
     start,
 )  # fmt: skip
+from tests.cluster.work import USER, World, at_work, comes_true, janitor_answers
+from tests.cluster.worn import WORN
 from tests.state import records
 
-USER = "ann"
-PAGES = Path(__file__).parent.parent / "render" / "pages"
-DURATION_S, FPS = 24.0, 30
-AWAY_S = 10.0
+AWAY_S, SHORT_S = 10.0, 3.0
+KINDS = ("ray::_SessionHost", "ray::_CoordinatorHost", "ray::_capture")
+"""How the processes of a session, of renders' coordinators and of captures are called."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
-_IN_TIME_S = 240.0
-
-
-async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
-    """Wait until something is so; return how long that took, in seconds."""
-    began = time.monotonic()
-    while not await what():
-        if time.monotonic() - began > within_s:
-            raise SystemExit(f"not in time: {why}")
-        await asyncio.sleep(0.1)
-    return time.monotonic() - began
-
-
-class World:
-    """The cluster with what works in it."""
-
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self.settings = settings
-        self.store = store
-        self.storage = Storage.from_settings(settings)
-        self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
-
-    async def _sandboxes(self) -> SandboxProvider:
-        return sandbox_provider(self.settings, deployment=await self.store.deployment())
-
-    async def session(self) -> str:
-        """Make a session that is awake."""
-        made = await records.new_session(self.store, USER)
-        await self.say(made.id)
-        return made.id
-
-    async def say(self, session_id: str) -> float:
-        """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
-        key = new_id("cmd")
-
-        async def taken() -> bool:
-            return not await self.submit(session_id, key)
-
-        return await comes_true(taken, "the session takes a command")
-
-    async def submit(self, session_id: str, key: str) -> bool:
-        """Say something to a session; return whether that waits for it."""
-        body: dict[str, JsonValue] = {"mode": "auto"}
-        told = await self.directory.submit(
-            session_id=session_id, user_id=USER, name="permissions", body=body, key=key
-        )  # fmt: skip
-        return "waits" in told.result
-
-    async def render(self) -> str:
-        """Make a render that is under way."""
-        bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
-        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": [320, 180]})
-        job = JobRecord(
-            id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
-            spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
-            created_at=now(), updated_at=now(),
-        )  # fmt: skip
-        await self.store.create_job(job)
-        await self.directory.wake_render(job.id)
-
-        async def has_units() -> bool:
-            return len(await self.store.chunks(job.id)) > 0
-
-        await comes_true(has_units, "the render has a unit")
-        return job.id
-
-    async def over(self, job_id: str) -> list[object]:
-        """Wait for the end of a render; return its status, its frames and its error."""
-
-        async def is_over() -> bool:
-            return (await self.store.get_job(job_id)).status in OVER
-
-        await comes_true(is_over, "the render is over")
-        done = await self.store.get_job(job_id)
-        return [done.status, (done.result or {}).get("frames"), done.error]
-
-
-async def janitor_answers() -> bool:
-    """Whether there is a janitor that says something."""
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(2):
-            handle: Any = await asyncio.to_thread(lambda: ray.get_actor(JANITOR, namespace=NAMESPACE))
-            await handle.last.remote()
-            return True
-    return False
-
-
-@contextlib.asynccontextmanager
-async def at_work(world: World) -> AsyncGenerator[tuple[str, str]]:
-    """Keep a janitor, and have a session awake and a render under way; gives their ids."""
-    ends = asyncio.Event()
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
-    await comes_true(janitor_answers, "there is a janitor")
-    yield await world.session(), await world.render()
-    ends.set()
-    await keeping
 
 
 async def lose_one(
@@ -282,10 +181,18 @@ async def placed_last(machine: CutMachine) -> float:
     return max(at for there, at in places if there == node) - NOTICE.stat().st_mtime
 
 
-async def lose_head(world: World, head: CutMachine) -> dict[str, Any]:
-    """Put work on the machine, have a session sleep, and take the head away for a while."""
+async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any]:
+    """Put work on the machine, have a session sleep, and take the head away for a while, with a server asked meanwhile.
+
+    Further times it is taken away with nothing but commands to both, before.
+    """
     store = world.store
-    async with at_work(world) as (session, job):
+    async with at_work(world) as (session, job), asked(world, session) as asking:
+        for _ in range(times - 1):
+            await asyncio.to_thread(head.crash)
+            await asyncio.sleep(SHORT_S)
+            await asyncio.to_thread(head.recover)
+            await world.say(session)
         sleeper = (await records.new_session(store, USER)).id
         units = len(await store.chunks(job))
         await asyncio.to_thread(head.crash)
@@ -315,6 +222,8 @@ async def lose_head(world: World, head: CutMachine) -> dict[str, Any]:
         )
         done = await world.over(job)
     return {
+        **asking.seen,
+        **await world.account(),
         "awake_waited": said[session],
         "asleep_waited": said[sleeper],
         "woken_s": woken_s - head_s,
@@ -325,11 +234,16 @@ async def lose_head(world: World, head: CutMachine) -> dict[str, Any]:
 
 
 async def lose_for_a_while(
-    world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]]
+    world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]], times: int
 ) -> dict[str, Any]:
-    """Put work on the machine, and take away for a while what keeps its results."""
+    """Put work on the machine, and take away for a while what keeps its results; further times for moments, before."""
     store = world.store
     async with at_work(world) as (session, job):
+        for _ in range(times - 1):
+            await lose()
+            await asyncio.sleep(SHORT_S)
+            await bring()
+            await world.say(session)
         units = len(await store.chunks(job))
         await lose()
         await asyncio.sleep(AWAY_S)
@@ -341,6 +255,7 @@ async def lose_for_a_while(
         back = await asyncio.gather(world.say(session), comes_true(render_goes_on, "the render has one unit more"))
         done = await world.over(job)
     return {
+        **await world.account(),
         "session_s": back[0],
         "render_unit_s": back[1],
         "events": [event.seq for event in await store.events(session)],
@@ -348,8 +263,40 @@ async def lose_for_a_while(
     }
 
 
-async def main(loss: str) -> None:
-    """Start it all, lose something, and print what was seen; it ends with this process."""
+async def kill_processes(world: World, times: int) -> dict[str, Any]:
+    """Put work on the machine, and kill in turns the session's process, the coordinator's, and one that captures."""
+    store = world.store
+    killed: list[str] = []
+    async with at_work(world) as (session, job):
+        for number in range(times):
+            kind = KINDS[number % len(KINDS)]
+            speaking = asyncio.create_task(world.say(session))  # what is on its way is in danger as well
+            await asyncio.sleep(number % 4 * 0.05)
+            killed += [kind] * await asyncio.to_thread(_kill_one, kind)
+            await speaking
+            if (await store.get_job(job)).status in OVER:
+                job = await world.render()
+        done = await world.over(job)
+    return {**await world.account(), "killed": killed, "render": done}
+
+
+def _kill_one(kind: str) -> int:
+    """Kill a process of Ray's by what it works on; return how many there were."""
+    for process in psutil.process_iter(["cmdline"]):
+        if (process.info["cmdline"] or [""])[0].startswith(kind):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+                return 1
+    return 0
+
+
+async def main(loss: str, times: str = "1") -> None:
+    """Start it all, lose something, and print what was seen; it ends with this process.
+
+    Args:
+        loss: What.
+        times: How often, where it comes back.
+    """
     network()
     with postgres.serve() as server:
         database = server.create()
@@ -367,11 +314,14 @@ async def main(loss: str) -> None:
             "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
             **bucket(),
             "SANDBOX_PATH": "/tmp/sandboxes",
+            "KODA_API_KEYS": f"{USER}={KEY}",
+            "KODA_SIGNING_KEY": KEY,
             "KODA_JANITOR_S": "0.5",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
         }
         env = dict(os.environ)
-        head, first = CutMachine.head(env), CutMachine.worker(1, env)
+        head = CutMachine.head(env)
+        first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env)
         own = [f"--address={HEAD}:{PORT}", "--num-cpus=0", f"--node-ip-address={HERE}"]
         start([*RAY_START, *own], env, "here")
 
@@ -406,12 +356,16 @@ async def main(loss: str) -> None:
             case "spot":
                 seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
             case "head":
-                seen = await lose_head(world, head)
+                seen = await lose_head(world, head, int(times))
             case "database":
                 crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (server.crash, server.start))
-                seen = await lose_for_a_while(world, crash, start_again)
+                seen = await lose_for_a_while(world, crash, start_again, int(times))
             case "bucket":
-                seen = await lose_for_a_while(world, doors[1].close, doors[1].open)
+                seen = await lose_for_a_while(world, doors[1].close, doors[1].open, int(times))
+            case "process":
+                seen = await kill_processes(world, int(times))
+            case _ if loss in WORN:
+                seen = await WORN[loss].lose(world, first, env)
             case _:
                 raise SystemExit(f"no loss: {loss}")
         sys.stdout.write(json.dumps(seen) + "\n")

@@ -28,6 +28,9 @@ BUCKET, BUCKET_INSIDE = 8333, 8334
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
 
 
+_OWN_DISK = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o "size=$0" tmpfs /tmp && exec "$@"')
+
+
 def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
 
@@ -77,11 +80,21 @@ class CutMachine:
         return cls(0, {**env, **keeps}, [*alone, *RAY_START, *options])
 
     @classmethod
-    def worker(cls, number: int, env: dict[str, str]) -> CutMachine:
-        """Start a node that sessions and renders are put on."""
-        resources = json.dumps({SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
+    def worker(
+        cls, number: int, env: dict[str, str], *, offers: dict[str, float] | None = None, disk_mb: int | None = None
+    ) -> CutMachine:
+        """Start a node that sessions and renders are put on.
+
+        Args:
+            number: Which machine it is.
+            env: What it is started with.
+            offers: Its resources, where it has not what others have.
+            disk_mb: How large its disk is, that of all its temporary files; else it has the test's.
+        """
+        resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
         options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
-        return cls(number, env, [*RAY_START, *options])
+        own = [] if disk_mb is None else [*_OWN_DISK, f"{disk_mb}m"]
+        return cls(number, env, [*own, *RAY_START, *options])
 
     def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
         return start(["ip", "netns", "exec", self._name, *command], self._env, name)
@@ -102,6 +115,11 @@ class CutMachine:
         self.process.kill()  # or it would start the node again
         self._kill_all()
 
+    def stop(self) -> None:
+        """Have its node end in good order, as who stops a service does: what works there has half a minute to leave."""
+        self.process.kill()  # or it would start the node again
+        os.kill(self._pids()[0], signal.SIGTERM)
+
     def crash(self) -> None:
         """Kill everything that it runs, until `recover`."""
         self.process.send_signal(signal.SIGSTOP)
@@ -111,11 +129,29 @@ class CutMachine:
         """Start its node again."""
         self.process.send_signal(signal.SIGCONT)
 
+    def fill(self) -> None:
+        """Leave no room on its disk."""
+        with contextlib.suppress(OSError), self._filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 20))
+
+    def empty(self) -> None:
+        """Have as much room on its disk as before."""
+        self._filling.unlink()
+
+    @property
+    def _filling(self) -> Path:
+        """A file on its disk, as it is seen from here."""
+        return Path(f"/proc/{self._pids()[0]}/root/tmp/filling")
+
     def _kill_all(self) -> None:
-        there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
-        for pid in there.stdout.split():
+        for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+
+    def _pids(self) -> list[int]:
+        there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
+        return sorted(map(int, there.stdout.split()))
 
     def is_alive(self) -> bool:
         """Whether Ray takes it for alive."""

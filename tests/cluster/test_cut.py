@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from koda_ray.config import REPO_ROOT
-from tests.cluster.cut import DURATION_S, FPS
+from tests.cluster.rolled import NEWER
+from tests.cluster.work import DURATION_S, FPS
 
 pytestmark = [
     pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(900),
@@ -20,11 +21,11 @@ pytestmark = [
 WHOLE = ["succeeded", round(DURATION_S * FPS), None]
 
 
-def lose(what: str) -> dict[str, Any]:
-    """Run a cluster that loses something; return what became of its work."""
+def lose(what: str, times: int = 1) -> dict[str, Any]:
+    """Run a cluster that loses something, so often; return what became of its work."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut", what],
+        [*command, "-m", "tests.cluster.cut", what, str(times)],
         cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -40,9 +41,17 @@ def test_sessions_renders_and_the_janitor_of_a_machine_that_is_lost_go_on_elsewh
     assert seen["render"] == WHOLE, seen
 
 
+def test_processes_that_are_killed_lose_nothing_and_do_nothing_twice() -> None:
+    seen = lose("process", 6)
+    assert len(seen["killed"]) >= 4 and seen["said"] > 6, seen
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["render"] == WHOLE, seen
+
+
 @pytest.mark.parametrize("what", ["database", "bucket"])
 def test_a_session_and_a_render_outlive_what_is_away_for_a_while(what: str) -> None:
     seen = lose(what)
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
 
@@ -56,7 +65,40 @@ def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None
 
 def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
     seen = lose("head")
+    assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
+    assert seen["commands"] > 1 and seen["commands_refused"] == 0, seen["why_refused"]
     assert not seen["awake_waited"] and seen["asleep_waited"], seen
     for events in seen["events"].values():
         assert events == [*range(1, len(events) + 1)] and events
+    assert seen["render"] == WHOLE, seen
+
+
+def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_there_is_room() -> None:
+    seen = lose("disk")
+    assert seen["render"] == WHOLE, seen
+    assert seen["chosen_while_full"] == [] and seen["more_sessions"] == 3
+    before, after = seen["session_epochs"]
+    assert after > before
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
+
+
+@pytest.mark.parametrize("how", ["behind", "ahead"])
+def test_a_machine_whose_clock_is_a_minute_off_holds_what_it_works_on_and_no_longer(how: str) -> None:
+    """Others, whose clocks are right, neither take it over nor wait longer for it than its leases say."""
+    seen = lose(how)
+    assert seen["works_there"] == 2, "its session, and who coordinates its render"
+    assert seen["times_taken"] == 1, "nobody took either over"
+    shortest, longest = seen["leases_s"]
+    assert shortest > -30 and longest < seen["lease_s"] + 5, seen
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
+    assert seen["render"] == WHOLE, seen
+
+
+def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() -> None:
+    seen = lose("rolling")
+    assert len(set(seen["versions"])) == 2 and seen["versions"][1] == NEWER and seen["old_server_ended"] == 0
+    assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
+    assert seen["commands"] > 5 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["followed"] == [*range(1, len(seen["followed"]) + 1)] and seen["followed"]
     assert seen["render"] == WHOLE, seen

@@ -1,0 +1,158 @@
+"""Work on a cluster that is about to lose something: a janitor, a session that is awake, a render under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import ray
+from pydantic import JsonValue
+
+from koda_ray.actors.directory import RayDirectory
+from koda_ray.actors.host import NAMESPACE
+from koda_ray.actors.janitor_host import JANITOR, keep_janitor
+from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.parts import sandbox_provider
+from koda_ray.config import Settings
+from koda_ray.render.bundle import read_folder, store_bundle
+from koda_ray.render.options import JobOptions
+from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.records import JobRecord
+from koda_ray.state.storage import Storage
+from koda_ray.state.store import Store
+from koda_ray.types import new_id, now
+from tests.state import records
+
+USER = "ann"
+PAGES = Path(__file__).parent.parent / "render" / "pages"
+DURATION_S, FPS = 24.0, 30
+MODES = ("auto", "ask")
+"""What is said to sessions, in turns; each begins with the first."""
+_IN_TIME_S = 240.0
+
+
+async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
+    """Wait until something is so; return how long that took, in seconds."""
+    began = time.monotonic()
+    while not await what():
+        if time.monotonic() - began > within_s:
+            raise SystemExit(f"not in time: {why}")
+        await asyncio.sleep(0.1)
+    return time.monotonic() - began
+
+
+class World:
+    """The cluster with what works in it."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = settings
+        self.store = store
+        self.storage = Storage.from_settings(settings)
+        self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
+        self._said: dict[str, dict[str, str]] = {}
+
+    async def _sandboxes(self) -> SandboxProvider:
+        return sandbox_provider(self.settings, deployment=await self.store.deployment())
+
+    async def session(self) -> str:
+        """Make a session that is awake."""
+        made = await records.new_session(self.store, USER)
+        await self.say(made.id)
+        return made.id
+
+    async def say(self, session_id: str) -> float:
+        """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
+        key = new_id("cmd")
+
+        async def taken() -> bool:
+            return not await self.submit(session_id, key)
+
+        return await comes_true(taken, "the session takes a command")
+
+    async def submit(self, session_id: str, key: str) -> bool:
+        """Say something to a session, other than what was said before; return whether that waits for it."""
+        told = await self.directory.submit(
+            session_id=session_id, user_id=USER, name="permissions", body=self.words(session_id, key), key=key
+        )  # fmt: skip
+        return "waits" in told.result
+
+    def words(self, session_id: str, key: str) -> dict[str, JsonValue]:
+        """Return what is said to a session under a key; one thing after the other, so that each is seen to be taken."""
+        said = self._said.setdefault(session_id, {})
+        return {"mode": said.setdefault(key, MODES[(len(said) + 1) % 2])}
+
+    async def account(self) -> dict[str, int]:
+        """Compare what was said to sessions with what their events tell: what is missing, and what happened twice."""
+        lost = repeated = 0
+        for session_id, said in self._said.items():
+            events = await self.store.events(session_id, limit=10_000)
+            lost += (events[-1].seq if events else 0) - len(events)
+            states = [event.data["state"] for event in events if event.type == "state_change" and "state" in event.data]
+            modes = [str(cast("Any", state)["permissions"]["mode"]) for state in states]
+            changes = [mode for mode, _ in itertools.groupby([MODES[0], *modes])][1:]
+            lost += max(0, len(said) - len(changes))
+            repeated += max(0, len(changes) - len(said))
+        return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
+
+    async def render(self) -> str:
+        """Make a render that is under way."""
+        bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
+        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": [320, 180]})
+        job = JobRecord(
+            id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
+            spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
+            created_at=now(), updated_at=now(),
+        )  # fmt: skip
+        await self.store.create_job(job)
+        await self.directory.wake_render(job.id)
+
+        async def has_units() -> bool:
+            return len(await self.store.chunks(job.id)) > 0
+
+        await comes_true(has_units, "the render has a unit")
+        return job.id
+
+    async def over(self, job_id: str) -> list[object]:
+        """Wait for the end of a render; return its status, its frames and its error."""
+
+        async def is_over() -> bool:
+            return (await self.store.get_job(job_id)).status in OVER
+
+        await comes_true(is_over, "the render is over")
+        done = await self.store.get_job(job_id)
+        return [done.status, (done.result or {}).get("frames"), done.error]
+
+
+async def janitor_answers() -> bool:
+    """Whether there is a janitor that says something."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(2):
+            handle: Any = await asyncio.to_thread(lambda: ray.get_actor(JANITOR, namespace=NAMESPACE))
+            await handle.last.remote()
+            return True
+    return False
+
+
+@contextlib.asynccontextmanager
+async def at_work(
+    world: World, *, before: Callable[[], Awaitable[object]] | None = None
+) -> AsyncGenerator[tuple[str, str]]:
+    """Keep a janitor, and have a session awake and a render under way; gives their ids.
+
+    Args:
+        world: Where.
+        before: Awaited once there is a janitor.
+    """
+    ends = asyncio.Event()
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    await comes_true(janitor_answers, "there is a janitor")
+    if before is not None:
+        await before()
+    yield await world.session(), await world.render()
+    ends.set()
+    await keeping

@@ -1,0 +1,175 @@
+"""Machines that are there and not well, or not wanted any more: what `tests.cluster.cut` has of them.
+
+- ``disk``: the disk of the machine with all the work is filled, once another has joined; later there is room again
+- ``behind``, ``ahead``: the machine with all the work, but for the janitor, has a clock that is a minute off
+- ``rolling``: see `tests.cluster.rolled`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from ray._private.state import state
+
+from koda_ray.actors.host import RENDERS_PREFIX, SESSION_PREFIX
+from koda_ray.actors.leased_job import OVER
+from koda_ray.actors.seeing import see_nodes
+from koda_ray.render.presence import Presence
+from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
+from tests.cluster.machines import CutMachine
+from tests.cluster.rolled import upgrade
+from tests.cluster.work import World, at_work, comes_true, janitor_answers
+
+OFF_S = 60
+DISK_MB, ROOM_MB = 512, 64
+_MORE = 3
+_SKEWED = Path(__file__).with_name("skewed.c")
+
+
+@dataclass(frozen=True)
+class Wear:
+    """How a machine is worn: what starts the first one, and what becomes of the work."""
+
+    first: Callable[[dict[str, str]], CutMachine]
+    lose: Callable[[World, CutMachine, dict[str, str]], Awaitable[dict[str, Any]]]
+
+
+async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
+    """Put work on the first machine, have another join, and fill the first one's disk."""
+    store = world.store
+    async with at_work(world) as (session, job):
+        second = CutMachine.worker(2, env)
+
+        async def joined() -> bool:
+            return await asyncio.to_thread(second.is_alive)
+
+        await comes_true(joined, "the second machine joins")
+        before, held = await store.get_session(session), await store.get_job(job)
+        assert held.status == "running", held.status
+        full = await asyncio.to_thread(lambda: first.node)
+        await asyncio.to_thread(first.fill)
+        began = time.monotonic()
+
+        async def told() -> bool:
+            return any(node.id == full and node.unfit == "full" for node in (await see_nodes()).nodes)
+
+        async def render_taken() -> bool:
+            row = await store.get_job(job)
+            return row.epoch > held.epoch or row.status in OVER
+
+        async def nobody_there() -> bool:
+            return not await asyncio.to_thread(_works_on, full)
+
+        told_s, taken_s = await asyncio.gather(
+            comes_true(told, "the status says that the disk is full"),
+            comes_true(render_taken, "the render is taken elsewhere"),
+        )
+        await comes_true(nobody_there, "all leave the machine")
+        left_s = time.monotonic() - began
+        await world.say(session)
+        more = [await world.session() for _ in range(_MORE)]
+        chosen = await asyncio.to_thread(_works_on, full)
+        assert await asyncio.to_thread(first.is_alive), "it was there all the time"
+        await comes_true(janitor_answers, "there is a janitor")
+        done, after = await world.over(job), await store.get_session(session)
+        await asyncio.to_thread(first.empty)
+
+        async def has_room() -> bool:
+            return not await told() and await Presence().count(SESSION_RESOURCE) == 2
+
+        room_s = await comes_true(has_room, "it is seen that there is room again")
+    return {
+        "told_s": told_s,
+        "render_taken_s": taken_s,
+        "left_s": left_s,
+        "chosen_while_full": chosen,
+        "more_sessions": len(more),
+        "room_s": room_s,
+        "session_epochs": [before.epoch, after.epoch],
+        "events": [event.seq for event in await store.events(session)],
+        "render": done,
+    }
+
+
+def _works_on(node: str) -> list[str]:
+    """Name the sessions and coordinators of renders on a node."""
+    return [
+        actor["Name"]
+        for actor in cast("Any", state).actor_table(None, None, "ALIVE").values()
+        if actor["Address"]["NodeID"] == node and actor["Name"].startswith((SESSION_PREFIX, RENDERS_PREFIX))
+    ]
+
+
+def skewed(env: dict[str, str], off_s: int) -> dict[str, str]:
+    """Return what a machine is started with whose clock is off."""
+    library = Path("/tmp/skewed.so")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_SKEWED)], check=True)
+    return {**env, "LD_PRELOAD": str(library), "KODA_TEST_SKEW_S": str(off_s)}
+
+
+def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[dict[str, Any]]]:
+    """Return what puts work on a machine whose clock is off, beside a janitor and a reader whose clocks are right."""
+
+    async def lose(world: World, _first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
+        store = world.store
+        other = CutMachine.worker(2, skewed(env, off_s))
+
+        async def joined() -> bool:
+            return await asyncio.to_thread(other.is_alive)
+
+        async with at_work(world, before=lambda: comes_true(joined, "the machine joins")) as (session, job):
+            node = await asyncio.to_thread(lambda: other.node)
+            there = await asyncio.to_thread(_works_on, node)
+            leases: list[float] = []
+            epochs: set[tuple[int, int]] = set()
+
+            async def over() -> bool:
+                row, work = await store.get_session(session), await store.get_job(job)
+                epochs.add((row.epoch, work.epoch))
+                # this machine's clock is the database's, too
+                for lease in (row.lease_until, work.lease_until):
+                    leases.extend([] if lease is None else [(lease - datetime.now(UTC)).total_seconds()])
+                return work.status in OVER
+
+            await comes_true(over, "the render is over")
+            said_s = await world.say(session)
+            done = await world.over(job)
+        return {
+            "clock_off_s": off_s,
+            "works_there": len(there),
+            "times_taken": len(epochs),
+            "leases_s": [min(leases), max(leases)],
+            "lease_s": world.settings.lease_s,
+            "said_s": said_s,
+            "events": [event.seq for event in await store.events(session)],
+            "render": done,
+        }
+
+    return lose
+
+
+def _for_the_janitor(env: dict[str, str]) -> CutMachine:
+    """Start a machine with room for nothing else."""
+    return CutMachine.worker(1, env, offers={SESSION_RESOURCE: COORDINATOR_SHARE})
+
+
+def _small(env: dict[str, str]) -> CutMachine:
+    env["KODA_NODE_ROOM_MB"] = os.environ["KODA_NODE_ROOM_MB"] = str(ROOM_MB)  # this process's settings go to others
+    return CutMachine.worker(1, env, disk_mb=DISK_MB)
+
+
+WORN = {
+    "rolling": Wear(lambda env: CutMachine.worker(1, env), upgrade),
+    "disk": Wear(_small, fill_disk),
+    "behind": Wear(_for_the_janitor, skew(-OFF_S)),
+    "ahead": Wear(_for_the_janitor, skew(OFF_S)),
+}
+"""Each by its name."""
