@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from tests.serve.world import VIDEO, World
@@ -47,6 +50,111 @@ async def comes_true(page: Page, expression: str) -> None:
     async with asyncio.timeout(30):
         while not await page.evaluate(expression):
             await asyncio.sleep(0.02)
+
+
+ROUND = """() => new Promise((done) => {
+    const video = document.querySelector('video');
+    let [least, most, turns, before] = [Infinity, -Infinity, 0, video.currentTime];
+    const look = () => {
+        const now = video.currentTime;
+        if (now < before - 0.2) turns += 1;
+        if (turns > 0) [least, most] = [Math.min(least, now), Math.max(most, now)];
+        before = now;
+        if (turns < 3) requestAnimationFrame(look);
+        else done([least, most]);
+    };
+    look();
+})"""
+
+
+@pytest.fixture
+async def shown(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[World, Page]]:
+    """A session's page with its preview."""
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(counting, tmp_path / "counting.webm"))
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_label("The preview")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+        await page.get_by_role("heading", name="Here is a preview").click()  # keys are the page's
+        yield koda, page
+
+
+async def test_a_part_is_played_round_and_round_or_once(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    for frame, key in ((60, "i"), (89, "o")):
+        await slider.fill(str(frame))
+        await shows(page, frame)
+        await page.get_by_role("heading", name="Here is a preview").click()
+        await page.keyboard.press(key)
+    await expect(page.get_by_role("button", name="not only frames 60–89")).to_be_visible()
+    await page.keyboard.press(" ")
+    least, most = await page.evaluate(ROUND)
+    assert least >= 1 - 1 / FPS and most <= 1.5 + 0.25, (least, most)  # a browser is drawn to so often
+    await page.get_by_role("button", name="Again and again").click()
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await shows(page, 89)
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("k")  # it was over: it begins again
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await shows(page, 89)
+    await page.keyboard.press("x")
+    await expect(page.get_by_role("button", name="not only frames")).to_have_count(0)
+
+
+async def test_it_is_shuttled_in_both_directions_at_any_speed(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    speed = "document.querySelector('video').playbackRate"
+    await page.get_by_label("Speed").select_option("0.25×")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    for wanted in (0.25, 0.5, 1):
+        await page.keyboard.press("l")
+        await comes_true(page, f"{speed} === {wanted}")
+    await expect(page.get_by_text("1×", exact=True).locator("visible=true")).to_have_count(1)
+    await page.keyboard.press("k")
+    await page.get_by_role("slider", name="Frame").fill("150")
+    await shows(page, 150)
+    await page.get_by_label("Speed").select_option("1×")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await expect(page.get_by_text("−2×")).to_be_visible()
+    await comes_true(page, "document.querySelector('video').currentTime < 1.5")
+    await comes_true(page, "document.querySelector('video').currentTime > 3.5")  # and round again
+    await page.keyboard.press("k")
+    await page.get_by_role("slider", name="Frame").fill("100")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    for key, frame in (("ArrowRight", 101), ("Shift+ArrowRight", 161), ("ArrowLeft", 160), ("Shift+ArrowLeft", 100)):
+        await page.keyboard.press(key)
+        await shows(page, frame)
+    await page.keyboard.press("g")
+    await page.keyboard.type("f33")
+    await page.keyboard.press("Enter")
+    await shows(page, 33)
+
+
+async def test_the_very_frame_is_saved_as_a_picture(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    await page.get_by_role("slider", name="Frame").fill("57")
+    await shows(page, 57)
+    await page.get_by_role("heading", name="Here is a preview").click()
+    async with page.expect_download() as downloading:
+        await page.keyboard.press("s")
+    saved = await downloading.value
+    assert saved.suggested_filename == "a-ball-f57.png"
+    with Image.open(await saved.path()) as picture:
+        assert picture.format == "PNG" and picture.size == (64, 36)
+        red = np.asarray(picture.convert("RGB"))[20, 30, 0]
+    wanted = STEP * (57 % STEPS) * 255 / 219
+    assert abs(int(red) - wanted) <= STEP * 255 / 219 / 2
+    board = page.get_by_role("button", name="Checkerboard")
+    await board.click()
+    await expect(board).to_have_attribute("aria-pressed", "true")
 
 
 async def test_a_video_goes_to_the_very_frame_that_is_named(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,13 +13,9 @@ import pytest
 from PIL import Image
 from playwright.async_api import Browser, Frame, Page, expect
 
-from koda_ray.config import Settings
-from koda_ray.sandbox.base import Sandbox
-from koda_ray.sandbox.service import provider_from
-from koda_ray.serve.preview import create_preview_app
-from koda_ray.types import new_id
-from tests.serve.world import World, free_port, reached, serving, world
-from tests.web.looking import begin, looking
+from tests.serve.world import reached
+from tests.web.lives import LiveWorld, live, running_in, shown_in
+from tests.web.looking import looking
 
 pytestmark = [
     pytest.mark.full,
@@ -32,46 +27,10 @@ pytestmark = [
 FPS = 60
 
 
-@dataclass
-class Running:
-    """A server whose sessions all show the template's page, out of one sandbox."""
-
-    koda: World
-    sandbox: Sandbox
-
-
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    port = free_port()
-    settings = {"KODA_PREVIEW_PORT": port, "SANDBOX_PATH": tmp_path / "boxes", "KODA_WEB_PATH": Settings().web_path}
-    async with world(tmp_path, **settings) as koda:
-        provider = provider_from(koda.settings, deployment=await koda.store.deployment())
-        sandbox = await provider.create(sandbox_id=new_id("sbx"), session_id="s", user_id="local")
-        try:
-            koda.directory.socket_path = (await sandbox.start_preview()).socket_path
-            api_port = urlsplit(koda.url).port or 0
-            async with serving(create_preview_app(koda.directory, koda.deps.signer, api_port=api_port), port):
-                yield Running(koda, sandbox)
-        finally:
-            await sandbox.destroy()
-
-
-async def live(koda: World, page: Page) -> tuple[str, Frame]:
-    """Bring a session to its preview and see it live; return its id and the hostile page's frame."""
-    koda.directory.asks = False
-    session_id = await begin(page, "A ball")
-    await page.get_by_role("button", name="Make this").click()
-    await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
-    assert koda.directory.previews == 0  # nobody asked for it yet
-    await page.get_by_role("button", name="See it live").click()
-    await expect(page.get_by_role("slider", name="Frame")).to_be_visible(timeout=60_000)
-    (inside,) = shown_in(page)
-    return session_id, inside
-
-
-def shown_in(page: Page) -> list[Frame]:
-    """Return the frames of hostile pages."""
-    return [frame for frame in page.frames if urlsplit(frame.url).path.startswith("/v/")]
+async def running(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+    async with running_in(tmp_path) as found:
+        yield found
 
 
 async def stands_at(page: Page, inside: Frame, frame: int) -> None:
@@ -82,7 +41,9 @@ async def stands_at(page: Page, inside: Frame, frame: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(running: Running, browser: Browser) -> None:
+async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
+    running: LiveWorld, browser: Browser
+) -> None:
     async with looking(browser, running.koda.url) as page:
         session_id, inside = await live(running.koda, page)
         await page.get_by_role("button", name="Pause").click()
@@ -115,7 +76,89 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(runn
         await reached(lambda: running.koda.directory.watchers.get(session_id) == 0)
 
 
-async def test_what_stands_still_is_there_again_at_another_size(running: Running, browser: Browser) -> None:
+async def test_a_part_of_it_is_played_and_a_frame_of_it_saved(running: LiveWorld, browser: Browser) -> None:
+    def played(inside: Frame) -> Awaitable[list[float]]:
+        """Look at what is shown from when it began again, three times; return the least and the greatest time."""
+        return inside.evaluate(
+            """() => new Promise((done) => {
+                let [least, most, turns, before] = [Infinity, -Infinity, 0, window.__koda.time];
+                const look = () => {
+                    const now = window.__koda.time;
+                    if (Math.abs(now - before) > 0.2) turns += 1;
+                    if (turns > 0) [least, most] = [Math.min(least, now), Math.max(most, now)];
+                    before = now;
+                    if (turns < 3) requestAnimationFrame(look);
+                    else done([least, most]);
+                };
+                look();
+            })"""
+        )
+
+    async with looking(browser, running.koda.url) as page:
+        session_id, inside = await live(running.koda, page)
+        await page.keyboard.press("k")
+        slider = page.get_by_role("slider", name="Frame")
+        for frame, name in ((60, "Begin here"), (89, "End here")):
+            await slider.fill(str(frame))
+            await stands_at(page, inside, frame)
+            await page.get_by_role("button", name=name).click()
+        for begins in ("l", "j", "click"):  # a click on it leaves the keys where they are
+            await (page.locator("iframe").click(force=True) if begins == "click" else page.keyboard.press(begins))
+            least, most = await played(inside)
+            assert least >= 1 - 1e-6 and most < 1.5, (begins, least, most)
+            await page.keyboard.press("k")
+            await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+        await page.get_by_role("button", name="Checkerboard").click()
+        await inside.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgba(0, 0, 0, 0)'")
+        await slider.fill("30")
+        await stands_at(page, inside, 30)
+        async with page.expect_download() as downloading:
+            await page.get_by_role("button", name="Save this frame").click()
+        saved = await downloading.value
+        assert saved.suggested_filename == "a-ball-f30.png"
+        with Image.open(await saved.path()) as picture:
+            assert picture.size == (1920, 1080)
+        before = await running.koda.store.get_session(session_id)
+        assert before.state.phase == "preview"
+
+
+async def test_what_is_pointed_at_is_named_by_its_words_its_component_and_its_line(
+    running: LiveWorld, browser: Browser
+) -> None:
+    async with looking(browser, running.koda.url) as page:
+        session_id, inside = await live(running.koda, page)
+        await page.keyboard.press("k")
+        await page.get_by_role("slider", name="Frame").fill("290")
+        await stands_at(page, inside, 290)
+        shot = Image.open(io.BytesIO(await page.locator("iframe").screenshot()))
+        pixels = np.asarray(shot.convert("RGB")).astype(int)
+        red = (pixels[..., 0] > 180) & (pixels[..., 1] < 90) & (pixels[..., 2] < 90)
+        around = np.lib.stride_tricks.sliding_window_view(red, (9, 9)).all(axis=(2, 3))  # no thin line
+        ball_y, ball_x = np.argwhere(around).mean(axis=0) + 4
+        over = page.get_by_role("application")
+        words, ball = "“From a sentence to a film.” · Title", "Ball"
+        for number, (x, y, named) in enumerate(
+            ((shot.width * 0.3, shot.height * 0.79, words), (ball_x, ball_y, ball)), start=1
+        ):
+            await page.get_by_role("button", name="Point at something", exact=True).click()
+            await over.hover(position={"x": x, "y": y})
+            await expect(over.get_by_role("status")).to_have_text(named)
+            await over.click(position={"x": x, "y": y})
+            await expect(page.get_by_label(f"What should be different, note {number}")).to_be_focused()
+            await page.keyboard.type("red")
+        running.koda.directory.hold = {"execute"}
+        await page.get_by_role("button", name="Send 2 notes").click()
+        await expect(page.get_by_role("heading", name="Notes")).to_have_count(0, timeout=120_000)
+    (change,) = (await running.koda.store.get_session(session_id)).state.pointed
+    first, second = change.notes
+    assert first.element == "From a sentence to a film." and first.component == "Title"
+    assert str(first.source).startswith("src/components/Title.tsx:")
+    assert second.component == "Ball" and str(second.source).startswith("src/components/Ball.tsx:")
+    assert first.box is not None and 300 < first.box.x < 400 and 40 < first.box.height < 110
+    assert first.picture is not None and second.picture is not None  # of the page itself, as a render would show it
+
+
+async def test_what_stands_still_is_there_again_at_another_size(running: LiveWorld, browser: Browser) -> None:
     async def reds(page: Page) -> int:
         """Count the pixels of the template's red ball, which is drawn by WebGL."""
         shot = Image.open(io.BytesIO(await page.locator("iframe").screenshot()))
@@ -140,7 +183,7 @@ async def test_what_stands_still_is_there_again_at_another_size(running: Running
         await shown(page)
 
 
-async def test_the_pages_address_is_renewed_before_it_runs_out(running: Running, browser: Browser) -> None:
+async def test_the_pages_address_is_renewed_before_it_runs_out(running: LiveWorld, browser: Browser) -> None:
     async with looking(browser, running.koda.url) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/preview") else None)
@@ -160,7 +203,7 @@ async def test_the_pages_address_is_renewed_before_it_runs_out(running: Running,
         await stands_at(page, renewed[0], 90)
 
 
-async def test_what_a_hostile_page_posts_changes_nothing(running: Running, browser: Browser) -> None:
+async def test_what_a_hostile_page_posts_changes_nothing(running: LiveWorld, browser: Browser) -> None:
     async with looking(browser, running.koda.url) as page:
         session_id, inside = await live(running.koda, page)
         await page.get_by_role("button", name="Pause").click()

@@ -24,9 +24,10 @@ interface Ask {
   key?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  as?: 'json' | 'blob';
 }
 
-export async function ask<T>(path: string, { method = 'GET', body, key, headers = {}, signal }: Ask = {}): Promise<T> {
+export async function ask<T>(path: string, { method = 'GET', body, key, headers = {}, signal, as = 'json' }: Ask = {}): Promise<T> {
   let response: Response;
   try {
     response = await fetch(path, {
@@ -44,7 +45,7 @@ export async function ask<T>(path: string, { method = 'GET', body, key, headers 
     if (signal?.aborted) throw error;
     throw new Problem(0, 'UNREACHABLE', 'The server does not answer. What you typed is kept; try again in a moment.');
   }
-  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+  if (response.ok) return (response.status === 204 ? undefined : await response[as]()) as T;
   throw await problemOf(response);
 }
 

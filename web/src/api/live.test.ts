@@ -68,3 +68,20 @@ test('of many frames that are sought the last is shown, and none before is shown
   tell({ type: 'state', id: orders[2]?.id, time: 4, playing: false });
   expect(page.shown).toMatchObject({ time: 4, playing: false });
 });
+
+test('what a page says of a point is taken as a place within bounds and short texts, and only for the question that was asked', async () => {
+  const orders: { id: number; do: string }[] = [];
+  const frame = { postMessage: (order: { id: number; do: string }) => orders.push(order) } as unknown as Window;
+  const page = new LivePage(() => frame, 'http://here', () => {});
+  const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, type: 'picked', ...data } } as unknown as MessageEvent);
+  const box = { x: 1, y: -2, width: 3, height: 4, more: 1 };
+  const first = page.pick(10, 20);
+  tell({ id: 99, box, text: 'another' });
+  tell({ id: orders[0]?.id, box, text: 'x'.repeat(9999), component: 7, source: 'src/App.tsx:3', more: 1 });
+  expect(await first).toEqual({ box: { x: 1, y: -2, width: 3, height: 4 }, text: 'x'.repeat(500), component: '', source: 'src/App.tsx:3' });
+  for (const wrong of [undefined, { ...box, width: 0 }, { ...box, x: 1e9 }, { ...box, y: '1' }, 'box']) {
+    const found = page.pick(0, 0);
+    tell({ id: orders.at(-1)?.id, box: wrong, text: 'x' });
+    expect(await found).toBeUndefined();
+  }
+});

@@ -4,10 +4,27 @@
  * What is behind it is written by agents, and may be hostile: a message counts where it comes from the frame that we show, and
  * what it says is taken for numbers within bounds and a short text, for nothing else; however much it says, it is shown once a frame.
  */
+import type { How } from './moved';
 
 export interface Timeline {
   duration: number;
   fps: number;
+}
+
+/** Pixels of the design. */
+export interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+/** What is at a point of the page, as far as it tells. */
+export interface Picked {
+  box: Box;
+  text: string;
+  component: string;
+  source: string;
 }
 
 export interface Shown {
@@ -20,13 +37,16 @@ export interface Shown {
 type Later = (told: () => void) => void;
 
 type Told =
-  | { type: 'ready'; timeline: Timeline; time: number; playing: boolean }
+  | { type: 'ready'; id: undefined; timeline: Timeline; time: number; playing: boolean }
   | { type: 'state'; id: number | undefined; time: number; playing: boolean }
+  | { type: 'picked'; id: number | undefined; picked: Picked | undefined }
   | { type: 'error'; id: number | undefined; problem: string };
 
 const LONGEST_S = 3600;
 const MOST_FPS = 240;
 const MESSAGE_CHARS = 500;
+const MOST_PX = 10_000;
+const PICKED_WITHIN_MS = 3000;
 
 /** Read what a live page says; undefined for what is none of the bridge's. */
 export function read(data: unknown): Told | undefined {
@@ -35,13 +55,23 @@ export function read(data: unknown): Told | undefined {
   if (said['koda'] !== 1) return undefined;
   const id = within(said['id'], 1, Number.MAX_SAFE_INTEGER);
   if (said['type'] === 'error') return { type: 'error', id, problem: text(said['message']) };
+  if (said['type'] === 'picked') return { type: 'picked', id, picked: picked(said) };
   const time = within(said['time'], 0, LONGEST_S);
   if (time === undefined) return undefined;
   const playing = said['playing'] === true;
   if (said['type'] === 'state') return { type: 'state', id, time, playing };
   const [duration, fps] = [within(said['duration'], Number.MIN_VALUE, LONGEST_S), within(said['fps'], 1, MOST_FPS)];
   if (said['type'] !== 'ready' || duration === undefined || fps === undefined) return undefined;
-  return { type: 'ready', timeline: { duration, fps }, time, playing };
+  return { type: 'ready', id: undefined, timeline: { duration, fps }, time, playing };
+}
+
+function picked({ box, text: words, component, source }: Record<string, unknown>): Picked | undefined {
+  if (typeof box !== 'object' || box === null) return undefined;
+  const said = box as Record<string, unknown>;
+  const [x, y] = [within(said['x'], -MOST_PX, MOST_PX), within(said['y'], -MOST_PX, MOST_PX)];
+  const [width, height] = [within(said['width'], Number.MIN_VALUE, 2 * MOST_PX), within(said['height'], Number.MIN_VALUE, 2 * MOST_PX)];
+  if (x === undefined || y === undefined || width === undefined || height === undefined) return undefined;
+  return { box: { x, y, width, height }, text: text(words), component: text(component).slice(0, 200), source: text(source).slice(0, 300) };
 }
 
 function within(value: unknown, least: number, most: number): number | undefined {
@@ -59,6 +89,7 @@ export class LivePage {
   private sought: number | undefined;
   private wanted: number | undefined;
   private isDue = false;
+  private readonly asked = new Map<number, (found: Picked | undefined) => void>();
 
   constructor(
     private readonly frame: () => Window | null | undefined,
@@ -76,6 +107,8 @@ export class LivePage {
     if (event.source === null || event.source !== this.frame() || event.origin !== this.origin) return;
     const told = read(event.data);
     if (told === undefined) return;
+    if (told.id !== undefined && told.type !== 'state') this.answer(told.id, told.type === 'picked' ? told.picked : undefined);
+    if (told.type === 'picked') return;
     if (told.type === 'ready') {
       this.sought = this.wanted = undefined;
       this.showLater({ timeline: told.timeline, time: told.time, playing: told.playing, problem: '' });
@@ -95,8 +128,24 @@ export class LivePage {
     if (this.sought === undefined) this.sought = this.order({ do: 'seek', time });
   };
 
-  play = (): void => void this.order({ do: 'play' });
+  play = (how: How): void => void this.order({ do: 'play', ...how });
   pause = (): void => void this.order({ do: 'pause' });
+
+  /** What is at a point, in pixels of the design; undefined where there is nothing, or no answer. */
+  pick = (x: number, y: number): Promise<Picked | undefined> =>
+    new Promise((found) => {
+      const id = this.order({ do: 'pick', x, y });
+      this.asked.set(id, found);
+      setTimeout(() => this.answer(id, undefined), PICKED_WITHIN_MS);
+    });
+
+  /** Show what is behind the page where the animation paints nothing. */
+  clear = (isClear: boolean): void => void this.order({ do: 'ground', clear: isClear });
+
+  private answer(id: number, found: Picked | undefined): void {
+    this.asked.get(id)?.(found);
+    this.asked.delete(id);
+  }
 
   private show(what: Partial<Shown>): void {
     this.shown = { ...this.shown, ...what };

@@ -37,7 +37,7 @@ export function useFiles() {
   };
 }
 
-async function stored(file: File): Promise<Schemas['AssetView']> {
+export async function stored(file: File): Promise<Schemas['AssetView']> {
   const body = new FormData();
   body.append('file', file);
   const response = await fetch('/v1/assets', { method: 'POST', credentials: 'same-origin', body }).catch(() => {

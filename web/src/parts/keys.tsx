@@ -8,7 +8,12 @@ const KEYS: [key: string, does: string][] = [
   ['Enter', 'Send the answer; make what is planned'],
   ['Ctrl Enter', 'Send what you typed'],
   ['Space K', 'Play or pause'],
-  ['← →', 'A frame, on its slider'],
+  ['← →', 'A frame; with Shift a second'],
+  ['J L', 'Backwards, forwards; again: faster'],
+  ['I O X', 'Play from here, up to here, all'],
+  ['G', 'Go to a time or a frame'],
+  ['P N', 'Point at something; note the whole frame'],
+  ['S', 'Save the frame as a picture'],
   ['F', 'Full screen'],
   ['D', 'Download the video'],
   ['Esc', 'Leave what you are in'],
@@ -16,6 +21,7 @@ const KEYS: [key: string, does: string][] = [
 ];
 const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
 const PRESSED = 'a, button, summary, input, video, [tabindex]';
+const MOVED_IN = 'input, [tabindex]';
 
 /** Whether keys that are single letters do something; for who speaks to the browser, or hits keys by chance, they do not. */
 export const singleKeys = {
@@ -26,25 +32,26 @@ export const singleKeys = {
 /** Whether a key was pressed for the page, and not for what one is typing in. */
 export function isForThePage(event: KeyboardEvent): boolean {
   const { target } = event;
-  if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return false;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (target instanceof Element && (target.matches(TYPED_INTO) || target.closest('dialog'))) return false;
   if (event.key === 'Enter' || event.key === ' ') return !(target instanceof Element && target.closest(PRESSED));
+  if (event.key.startsWith('Arrow')) return !(target instanceof Element && target.closest(MOVED_IN));
   return singleKeys.on();
 }
 
-/** Do something when a key is pressed on the page, for as long as there is something to do. */
-export function useKey(key: string, act: (() => void) | undefined) {
+/** Do something when a key is pressed on the page, for as long as there is something to do; `held`: again while it is held. */
+export function useKey(key: string, act: ((event: KeyboardEvent) => void) | undefined, { held = false } = {}) {
   const now = useRef(act);
   now.current = act;
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() !== key.toLowerCase() || !now.current || !isForThePage(event)) return;
       event.preventDefault();
-      now.current();
+      if (held || !event.repeat) now.current(event);
     };
     document.addEventListener('keydown', pressed);
     return () => document.removeEventListener('keydown', pressed);
-  }, [key]);
+  }, [key, held]);
 }
 
 export function Key({ name }: { name: string }) {

@@ -1,10 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
-import { type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { type CSSProperties, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
 import { LivePage } from '../api/live';
 import { Button } from './button';
 import { Said } from './said';
-import { Transport } from './transport';
+import { Screen } from './screen';
 
 const RENEWED_BEFORE_MS = 60_000;
 const UNSEEN_MS = 60_000;
@@ -12,7 +12,7 @@ const UNSEEN_MS = 60_000;
 type Scenes = Schemas['Plan']['scenes'];
 
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
-export function Live({ sessionId, wide, scenes, leave }: { sessionId: string; wide: number; scenes: Scenes; leave: () => void }) {
+export function Live({ sessionId, name, wide, scenes, leave }: { sessionId: string; name: string; wide: number; scenes: Scenes; leave: () => void }) {
   const link = useQuery<Schemas['PreviewLink'], Problem>({
     queryKey: ['preview', sessionId],
     queryFn: () => ask(`/v1/sessions/${sessionId}/preview`, { method: 'POST' }),
@@ -36,7 +36,7 @@ export function Live({ sessionId, wide, scenes, leave }: { sessionId: string; wi
       </div>
     );
   return link.data ? (
-    <Page key={link.data.url} url={link.data.url} wide={wide} scenes={scenes} />
+    <Page key={link.data.url} sessionId={sessionId} name={name} url={link.data.url} wide={wide} scenes={scenes} />
   ) : (
     <Box wide={wide}>
       <p role="status" className="text-muted">
@@ -46,7 +46,7 @@ export function Live({ sessionId, wide, scenes, leave }: { sessionId: string; wi
   );
 }
 
-function Page({ url, wide, scenes }: { url: string; wide: number; scenes: Scenes }) {
+function Page({ sessionId, name, url, wide, scenes }: { sessionId: string; name: string; url: string; wide: number; scenes: Scenes }) {
   const frame = useRef<HTMLIFrameElement>(null);
   const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
   const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
@@ -58,31 +58,48 @@ function Page({ url, wide, scenes }: { url: string; wide: number; scenes: Scenes
   }, [page, url]);
   return (
     <div className="space-y-2">
-      <Box wide={wide}>
-        <iframe ref={frame} title="The live page" src={from} className="absolute inset-0 size-full border-0" referrerPolicy="no-referrer" />
-      </Box>
+      <Screen
+        wide={wide}
+        scenes={scenes}
+        name={name}
+        begun={timeline}
+        moved={timeline && { ...timeline, time, playing, seek: page.seek, play: page.play, pause: page.pause }}
+        still={(at) => pictured(sessionId, at)}
+        clear={page.clear}
+        pick={page.pick}
+        meanwhile={
+          <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
+            The page is loading…
+          </p>
+        }
+      >
+        <iframe
+          ref={frame}
+          title="The live page"
+          src={from}
+          tabIndex={-1}
+          className="absolute inset-0 size-full scheme-light border-0"
+          referrerPolicy="no-referrer"
+        />
+      </Screen>
       {problem && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm wrap-anywhere text-bad">
           The page says: {problem}
-        </p>
-      )}
-      {timeline ? (
-        <Transport scenes={scenes} moved={{ ...timeline, time, playing, seek: page.seek, play: page.play, pause: page.pause }} />
-      ) : (
-        <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
-          The page is loading…
         </p>
       )}
     </div>
   );
 }
 
+/** The very frame that a render would show, as a PNG: taken where the page lives. */
+async function pictured(sessionId: string, at: number): Promise<Blob> {
+  const { url } = await ask<Schemas['StillView']>(`/v1/sessions/${sessionId}/stills`, { method: 'POST', body: { atS: at } });
+  return ask<Blob>(url, { as: 'blob' });
+}
+
 function Box({ wide, children }: { wide: number; children: ReactNode }) {
   return (
-    <div
-      className="relative mx-auto grid max-h-[72dvh] w-full place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
-      style={{ aspectRatio: String(wide) }}
-    >
+    <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
       {children}
     </div>
   );

@@ -1,10 +1,11 @@
 import { Film, Radio } from 'lucide-react';
-import { useState } from 'react';
+import { type CSSProperties, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import { Film as Video } from './film';
 import { Live } from './live';
 import { Scenes } from './scenes';
+import { titleOf } from './title';
 
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a strip. */
 export function Stage({ session, progress, thinking }: { session: SessionView; progress: Progress | undefined; thinking: string }) {
@@ -21,13 +22,14 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
   return (
     <figure className="space-y-3">
       {isLive ? (
-        <Live sessionId={session.id} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
+        <Live sessionId={session.id} name={nameOf(titleOf(session))} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
       ) : shown?.jobId && gone !== shown.jobId ? (
         <Video
           key={shown.jobId}
           src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
           poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
           label={final ? 'The finished video' : 'The preview'}
+          name={nameOf(titleOf(session))}
           duration={shown.duration ?? state.plan?.totalDuration ?? 0}
           fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
           scenes={scenes}
@@ -38,8 +40,8 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
       ) : (
         <>
           <div
-            className="mx-auto grid max-h-[72dvh] place-items-center overflow-hidden rounded-2xl border border-line bg-sunken"
-            style={{ aspectRatio: String(wide) }}
+            className="picture bg-sunken"
+            style={{ '--wide': wide } as CSSProperties}
           >
             <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
               {shown?.jobId
@@ -70,6 +72,11 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
       )}
     </figure>
   );
+}
+
+/** A file's name, of what something is called. */
+function nameOf(title: string): string {
+  return title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 40) || 'koda';
 }
 
 function ratio(aspect: string | null | undefined): number {

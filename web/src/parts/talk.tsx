@@ -1,9 +1,19 @@
 import { useQuery } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
-import { ask, Problem, type Schemas, type SessionView } from '../api/client';
+import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import type { Send } from '../screens/session';
 import { Button } from './button';
+
+/** Whether agents are at work, who read what is said at their next step. */
+export function isAtWork(state: NodeState): boolean {
+  return Boolean(state.owes ?? state.approval);
+}
+
+/** Whether what is said now asks for something to be different. */
+export function takesChanges(state: NodeState): boolean {
+  return !isAtWork(state) && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
+}
 
 /** What was said, and a place to say what should be different. */
 export function Talk({ session, send, busy }: { session: SessionView; send: Send; busy: boolean }) {
@@ -13,8 +23,8 @@ export function Talk({ session, send, busy }: { session: SessionView; send: Send
     queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
   });
   const [words, setWords] = useState('');
-  const works = Boolean(state.owes ?? state.approval);
-  const changes = !works && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
+  const works = isAtWork(state);
+  const changes = takesChanges(state);
   const begins = !works && state.phase === 'idle';
   const say = async (event?: FormEvent) => {
     event?.preventDefault();

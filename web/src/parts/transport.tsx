@@ -1,68 +1,182 @@
-import { ChevronLeft, ChevronRight, Pause, Play } from 'lucide-react';
-import { type FormEvent, type ReactNode, useState } from 'react';
+import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Pause, Play, Repeat, X } from 'lucide-react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from 'react';
 import type { Schemas } from '../api/client';
+import { type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
 import { frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
 import { Scenes } from './scenes';
 
-/** What is moved: seconds in, seconds out. */
-export interface Moved {
-  time: number;
-  duration: number;
-  fps: number;
-  playing: boolean;
-  seek: (time: number) => void;
-  play: () => void;
-  pause: () => void;
+export const ICON =
+  'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text disabled:opacity-50';
+/** A button that is on for a while, which is to be seen. */
+export const SWITCH = `${ICON} aria-pressed:bg-accent-ground aria-pressed:text-accent`;
+
+interface Set {
+  speed: number;
+  gear: number;
+  loop: boolean;
+  range: Range | undefined;
 }
 
-export const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
+interface Props {
+  moved: Moved;
+  scenes: Schemas['Plan']['scenes'];
+  /** Another one where it began anew by itself, and plays as it likes until it is told how. */
+  begun?: unknown;
+  /** Is given what plays and pauses. */
+  toggler?: RefObject<() => void>;
+  /** Times that are marked, in seconds. */
+  marks?: readonly number[];
+  children?: ReactNode;
+}
 
-/** Play, pause, and go to a frame: by the slider, by steps, or by typing where. */
-export function Transport({ moved, scenes, children }: { moved: Moved; scenes: Schemas['Plan']['scenes']; children?: ReactNode }) {
+/** Play, at any speed and in both directions, a part or all of it; go to a frame by slider, steps or scenes, or by typing where. */
+export function Transport({ moved, scenes, begun, toggler, marks = [], children }: Props) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
+  const [set, change] = useState<Set>({ speed: 1, gear: 1, loop: true, range: undefined });
+  const [told, tell] = useState('');
   const go = (to: number) => seek(Math.min(Math.max(to, 0), frames - 1) / fps);
-  const toggle = playing ? pause : play;
+  const alter = (what: Partial<Set>, plays: boolean) => {
+    const next = { ...set, ...what };
+    change(next);
+    if (plays) play(howOf(next, duration, fps));
+  };
+  const toggle = playing ? pause : () => alter({ gear: 1 }, true);
+  if (toggler) toggler.current = toggle;
+  const shift = (direction: 1 | -1) => alter({ gear: shifted(set.gear, direction, playing) }, true);
+  const mark = (what: 'in' | 'out') => {
+    const range = marked(set.range, what, frame, frames);
+    alter({ range }, playing);
+    tell(`Frames ${range.from} to ${range.to - 1} are played`);
+  };
+  const clear = () => {
+    alter({ range: undefined }, playing);
+    tell('All of it is played');
+  };
+  const step = (event: { key: string; shiftKey: boolean }) =>
+    go(frame + (event.key === 'ArrowLeft' ? -1 : 1) * (event.shiftKey ? Math.round(fps) : 1));
   useKey(' ', toggle);
   useKey('k', toggle);
+  useKey('j', () => shift(-1));
+  useKey('l', () => shift(1));
+  useKey('i', () => mark('in'));
+  useKey('o', () => mark('out'));
+  useKey('x', set.range && clear);
+  useKey('ArrowLeft', step, { held: true });
+  useKey('ArrowRight', step, { held: true });
+  const again = useRef(() => {});
+  again.current = () => {
+    if (playing && (set.speed !== 1 || set.gear !== 1 || !set.loop || set.range)) play(howOf(set, duration, fps));
+  };
+  useEffect(() => again.current(), [begun]);
+  const seconds = (event: KeyboardEvent) => {
+    if (!event.shiftKey || !event.key.startsWith('Arrow')) return;
+    event.preventDefault();
+    step({ key: ['ArrowLeft', 'ArrowDown'].includes(event.key) ? 'ArrowLeft' : 'ArrowRight', shiftKey: true });
+  };
+  const rate = rateOf(set.speed, set.gear);
   return (
-    <div className="flex flex-wrap items-center gap-y-1 sm:gap-x-1">
-      <input
-        type="range"
-        aria-label="Frame"
-        className="m-0 h-6 w-full basis-full accent-(--accent)"
-        min={0}
-        max={frames - 1}
-        step={1}
-        value={frame}
-        aria-valuetext={`frame ${frame} of ${frames}${sceneAt(time, scenes)}`}
-        onChange={({ target }) => go(Number(target.value))}
-      />
-      {scenes.length > 0 && (
-        <div className="w-full pb-1">
-          <Scenes scenes={scenes} time={time} seek={(to) => go(frameAt(to, fps))} />
+    <div className="space-y-1">
+      <div className="relative">
+        {set.range && (
+          <span
+            aria-hidden
+            className="absolute top-1/2 h-3 -translate-y-1/2 rounded-sm bg-accent opacity-30"
+            style={{ left: `${(set.range.from / frames) * 100}%`, width: `${((set.range.to - set.range.from) / frames) * 100}%` }}
+          />
+        )}
+        <input
+          type="range"
+          aria-label="Frame"
+          className="timeline relative"
+          min={0}
+          max={frames - 1}
+          step={1}
+          value={frame}
+          aria-valuetext={`frame ${frame} of ${frames}${sceneAt(time, scenes)}`}
+          onChange={({ target }) => go(Number(target.value))}
+          onKeyDown={seconds}
+        />
+        {marks.map((each, at) => (
+          <span
+            key={at}
+            aria-hidden
+            className="pointer-events-none absolute -top-1.5 grid size-4 -translate-x-1/2 place-items-center rounded-full bg-accent text-[0.625rem] font-medium text-on-accent"
+            style={{ left: `${(Math.min(frameAt(each, fps), frames - 1) / Math.max(1, frames - 1)) * 100}%` }}
+          >
+            {at + 1}
+          </span>
+        ))}
+      </div>
+      {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(frameAt(to, fps))} />}
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+        <div className="flex items-center">
+          <button type="button" className={ICON} aria-label={playing ? 'Pause' : 'Play'} title="Space or K" onClick={toggle}>
+            {playing ? <Pause aria-hidden className="size-4 fill-current" /> : <Play aria-hidden className="size-4 fill-current" />}
+          </button>
+          <button type="button" className={ICON} aria-label="A frame back" title="← (with Shift: a second)" onClick={() => go(frame - 1)}>
+            <ChevronLeft aria-hidden className="size-4" />
+          </button>
+          <button type="button" className={ICON} aria-label="A frame on" title="→ (with Shift: a second)" onClick={() => go(frame + 1)}>
+            <ChevronRight aria-hidden className="size-4" />
+          </button>
         </div>
-      )}
-      <button type="button" className={ICON} aria-label={playing ? 'Pause' : 'Play'} title="Space or K" onClick={toggle}>
-        {playing ? <Pause aria-hidden className="size-4 fill-current" /> : <Play aria-hidden className="size-4 fill-current" />}
-      </button>
-      <button type="button" className={ICON} aria-label="A frame back" title="A frame back" onClick={() => go(frame - 1)}>
-        <ChevronLeft aria-hidden className="size-4" />
-      </button>
-      <button type="button" className={ICON} aria-label="A frame on" title="A frame on" onClick={() => go(frame + 1)}>
-        <ChevronRight aria-hidden className="size-4" />
-      </button>
-      <span className="flex-1" />
-      <Readout key={playing ? 'plays' : 'stands'} time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
-      {children}
+        <Readout key={playing ? 'plays' : 'stands'} time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
+        {playing && set.gear !== 1 && <span className="text-sm text-accent tabular-nums">{`${rate < 0 ? '−' : ''}${Math.abs(rate)}×`}</span>}
+        <span className="grow" />
+        <div className="flex items-center" role="group" aria-label="What is played">
+          {set.range && (
+            <button
+              type="button"
+              className="mr-1 inline-flex min-h-7 items-center gap-1 rounded-lg bg-accent-ground px-2 text-xs text-accent tabular-nums"
+              title="Play all of it (X)"
+              onClick={clear}
+            >
+              <span className="sr-only">Play all again, not only frames </span>
+              {set.range.from}–{set.range.to - 1} <X aria-hidden className="size-3" />
+            </button>
+          )}
+          <button type="button" className={ICON} aria-label="Begin here" title="Play from this frame on (I)" onClick={() => mark('in')}>
+            <ArrowRightFromLine aria-hidden className="size-4" />
+          </button>
+          <button type="button" className={ICON} aria-label="End here" title="Play up to this frame (O)" onClick={() => mark('out')}>
+            <ArrowRightToLine aria-hidden className="size-4" />
+          </button>
+          <button type="button" className={`${ICON} aria-pressed:text-accent`} aria-label="Again and again" title="Again and again" aria-pressed={set.loop} onClick={() => alter({ loop: !set.loop }, playing)}>
+            <Repeat aria-hidden className="size-4" />
+          </button>
+          <select
+            aria-label="Speed"
+            title="Speed"
+            className="min-h-9 w-19 rounded-lg bg-transparent pr-6 pl-2 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
+            value={set.speed}
+            onChange={({ target }) => alter({ speed: Number(target.value), gear: Math.sign(set.gear) }, playing)}
+          >
+            {SPEEDS.map((each) => (
+              <option key={each} value={each}>
+                {each}×
+              </option>
+            ))}
+          </select>
+        </div>
+        <div className="flex items-center">{children}</div>
+      </div>
+      <p role="status" className="sr-only">
+        {told}
+      </p>
     </div>
   );
 }
 
+function howOf({ speed, gear, loop, range }: Set, duration: number, fps: number): How {
+  return { rate: rateOf(speed, gear), from: (range?.from ?? 0) / fps, to: range ? range.to / fps : duration, loop };
+}
+
 function Readout({ time, frame, frames, fps, seek }: { time: number; frame: number; frames: number; fps: number; seek: (to: number) => void }) {
   const [typed, setTyped] = useState<string>();
+  useKey('g', typed === undefined ? () => setTyped('') : undefined);
   const to = typed === undefined ? undefined : readTime(typed, fps);
   const leave = (event: FormEvent) => {
     event.preventDefault();
@@ -74,8 +188,8 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
     return (
       <button
         type="button"
-        title="Go to a time, or to a frame: f141"
-        className="min-h-8 rounded-lg px-1 text-sm sm:px-2 text-muted tabular-nums hover:bg-sunken hover:text-text"
+        title="Go to a time, or to a frame: f141 (G)"
+        className="min-h-8 rounded-lg px-1 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
         onClick={() => setTyped('')}
       >
         {timecode(time)} · f {frame}/{frames}
@@ -99,7 +213,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
   );
 }
 
-function sceneAt(time: number, scenes: Schemas['Plan']['scenes']): string {
+export function sceneAt(time: number, scenes: Schemas['Plan']['scenes']): string {
   let ends = 0;
   const scene = scenes.find(({ duration }) => time < (ends += duration) - 1e-4);
   return scene ? `, scene ${scene.number} ${scene.title}` : '';

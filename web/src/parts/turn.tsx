@@ -151,7 +151,7 @@ function Question({ session, send, busy }: Props) {
   useEffect(() => {
     const chosen = (event: KeyboardEvent) => {
       const named = numbered.current[Number(event.key) - 1];
-      if (!named || !isForThePage(event)) return;
+      if (!named || event.repeat || !isForThePage(event)) return;
       setOption(named.id);
       form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
     };

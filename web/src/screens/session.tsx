@@ -1,15 +1,17 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon } from 'lucide-react';
-import { useEffect } from 'react';
+import { useEffect, useMemo } from 'react';
 import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
+import { Notes, Pointing } from '../api/notes';
 import { useOffline } from '../parts/director';
 import { Phase, phaseWords } from '../parts/phase';
 import { Said } from '../parts/said';
 import { Stage } from '../parts/stage';
-import { Talk } from '../parts/talk';
+import { isAtWork, takesChanges, Talk } from '../parts/talk';
 import { Title, titleOf } from '../parts/title';
+import { Tray } from '../parts/tray';
 import { Turn } from '../parts/turn';
 import { Missing } from './missing';
 
@@ -24,6 +26,10 @@ export function Session({ id }: { id: string }) {
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
     onSettled: () => client.invalidateQueries({ queryKey: ['session', id] }),
   });
+  const notes = useMemo(() => new Notes(id), [id]);
+  const [width, height] = [session?.state.plan?.width ?? 1920, session?.state.plan?.height ?? 1080];
+  const canPoint = session !== undefined && (takesChanges(session.state) || isAtWork(session.state));
+  const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
   useEffect(() => {
     window.scrollTo(0, 0);
   }, []);
@@ -45,7 +51,10 @@ export function Session({ id }: { id: string }) {
       </p>
       <div className="grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(22rem,27rem)]">
         <div className="min-w-0 space-y-6">
-          <Stage session={session} progress={progress} thinking={thinking} />
+          <Pointing value={pointing}>
+            <Stage session={session} progress={progress} thinking={thinking} />
+          </Pointing>
+          <Tray notes={notes} send={(told) => send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} busy={sending.isPending} />
           <div>
             <Title session={session} />
             <p className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">

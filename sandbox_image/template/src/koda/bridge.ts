@@ -1,10 +1,13 @@
 // Lets the page around this one move it, and tells it what is shown: the bridge of the live preview.
 //
-// Messages are objects with `koda: 1`. Orders are `play`, `pause` and `seek` (with `time` in seconds), numbered by whoever gives
-// them (`id`); told are `ready` with the timeline, `state` after each drawn frame and in answer to each order, and `error`.
+// Messages are objects with `koda: 1`. Orders are `play` (with `rate`, `from`, `to` and `loop`), `pause`, `seek` (with `time`
+// in seconds), `pick` (with a point in design pixels) and `ground` (with `clear`: what the animation does not paint is
+// transparent), numbered by whoever gives them (`id`); told are `ready` with the timeline, `state` after each drawn frame and
+// in answer to each order, `picked` with what is at that point in place of it, and `error`.
 // Nothing else of the project is told, and a renderer never hears of it.
 import { clock } from './clock';
-import { getTimeline } from './contract';
+import { getTimeline, type How } from './contract';
+import { pick } from './picking';
 
 const VERSION = 1;
 
@@ -13,9 +16,16 @@ interface Order {
   readonly id?: unknown;
   readonly do?: unknown;
   readonly time?: unknown;
+  readonly rate?: unknown;
+  readonly from?: unknown;
+  readonly to?: unknown;
+  readonly loop?: unknown;
+  readonly clear?: unknown;
+  readonly x?: unknown;
+  readonly y?: unknown;
 }
 
-function tell(type: 'ready' | 'state' | 'error', more: Record<string, unknown>): void {
+function tell(type: 'ready' | 'state' | 'picked' | 'error', more: Record<string, unknown>): void {
   window.parent.postMessage({ koda: VERSION, type, ...more }, '*');
 }
 
@@ -25,11 +35,33 @@ function where(): Record<string, unknown> {
 
 let isPlaying = (): boolean => false;
 
-async function carryOut({ id, do: order, time }: Order): Promise<void> {
+function howOf({ rate, from, to, loop }: Order): How {
+  const isNumber = (value: unknown): value is number => typeof value === 'number' && !Number.isNaN(value);
+  return {
+    ...(isNumber(rate) && Number.isFinite(rate) && rate !== 0 ? { rate } : {}),
+    ...(isNumber(from) ? { from } : {}),
+    ...(isNumber(to) ? { to } : {}),
+    ...(loop === false ? { loop } : {}),
+  };
+}
+
+/** Leave transparent what the animation does not paint, so that what is behind the page is seen; or paint it again. */
+function clearGround(isClear: boolean): void {
+  for (const { style } of [document.documentElement, document.body])
+    if (isClear) style.setProperty('background', 'transparent', 'important');
+    else style.removeProperty('background');
+}
+
+async function carryOut(given: Order): Promise<void> {
+  const { id, do: order, time } = given;
   try {
     if (order === 'seek' && typeof time === 'number') await window.__koda.seek(time);
-    else if (order === 'play') window.__koda.play();
+    else if (order === 'play') window.__koda.play(howOf(given));
     else if (order === 'pause') window.__koda.pause();
+    else if (order === 'pick' && typeof given.x === 'number' && typeof given.y === 'number') {
+      tell('picked', { id, ...pick(given.x, given.y) });
+      return;
+    } else if (order === 'ground') clearGround(given.clear === true);
     else return;
     tell('state', { id, ...where() });
   } catch (thrown) {

@@ -17,6 +17,14 @@ export interface Timeline {
   readonly size: { readonly width: number; readonly height: number };
 }
 
+/** How it is played: frames' time for a second of ours (backwards below 0), and which seconds of it, round and round or once. */
+export interface How {
+  readonly rate?: number;
+  readonly from?: number;
+  readonly to?: number;
+  readonly loop?: boolean;
+}
+
 export interface KodaPage extends Timeline {
   /** What is shown now, in seconds. */
   readonly time: number;
@@ -30,7 +38,7 @@ export interface KodaPage extends Timeline {
   pending(): string[];
   /** Draw the frame at `seconds`; resolves when it is drawn. In live mode this also pauses the loop. */
   seek(seconds: number): Promise<void>;
-  play(): void;
+  play(how?: How): void;
   pause(): void;
 }
 
@@ -46,7 +54,7 @@ declare global {
 /** What a mounted app gives to the contract. */
 export interface Player {
   seek(seconds: number): Promise<void>;
-  play(): void;
+  play(how?: How): void;
   pause(): void;
 }
 
@@ -122,7 +130,7 @@ export function installContract(): void {
     },
     pending: () => pending.names(),
     seek,
-    play: () => player?.play(),
+    play: (how) => player?.play(how),
     pause: () => player?.pause(),
   };
   Object.defineProperty(window, '__koda', { value: page });

@@ -1,0 +1,138 @@
+"""Pointing at a picture: notes are made by mouse and by keys, kept as they are typed, and sent together."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from koda_ray.types import Box, Pointed
+from tests.serve.world import VIDEO, World
+from tests.web.looking import begin, looking
+
+pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
+
+
+def squares(path: Path) -> bytes:
+    """Make a video of two halves."""
+    halves = "color=red:s=64x72:r=60:d=5[left];color=blue:s=64x72:r=60:d=5[right];[left][right]hstack"
+    made = ["-filter_complex", halves, "-c:v", "libvpx", "-b:v", "1M", str(path)]
+    subprocess.run(["ffmpeg", "-y", "-loglevel", "error", *made], check=True)
+    return path.read_bytes()
+
+
+@pytest.fixture
+async def shown(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[str, Page]]:
+    """A session with its preview; its id and its page."""
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(squares, tmp_path / "squares.webm"))
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_label("The preview")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+        await page.get_by_role("heading", name="Here is a preview").click()  # keys are the page's
+        koda.directory.hold = {"execute"}
+        yield session_id, page
+
+
+async def pointed(koda: World, session_id: str) -> tuple[Pointed, ...]:
+    """Wait until something is asked for by pointing."""
+    async with asyncio.timeout(60):
+        while not (found := (await koda.store.get_session(session_id)).state.pointed):
+            await asyncio.sleep(0.02)
+    return found
+
+
+def near(box: Box | None, x: float, y: float, width: float, height: float) -> bool:
+    """Whether a box is where one is meant, but for a hundredth of the picture."""
+    assert box is not None
+    return max(abs(box.x - x), abs(box.width - width)) < 20 and max(abs(box.y - y), abs(box.height - height)) < 12
+
+
+async def test_boxes_are_drawn_and_notes_kept_and_sent_together_with_their_pictures(
+    koda: World, shown: tuple[str, Page]
+) -> None:
+    session_id, page = shown
+    await page.get_by_role("slider", name="Frame").fill("141")
+    await page.get_by_role("button", name="Point at something", exact=True).click()
+    over = page.get_by_role("application")
+    await expect(over).to_be_focused()
+    place = await over.bounding_box()
+    assert place is not None
+
+    async def go(x: float, y: float) -> None:
+        await page.mouse.move(place["x"] + place["width"] * x, place["y"] + place["height"] * y)
+
+    await go(0.25, 0.25)
+    await page.mouse.down()
+    await go(0.4, 0.5)
+    await go(0.5, 0.75)
+    await page.mouse.up()
+    await expect(page.get_by_label("What should be different, note 1")).to_be_focused()
+    await page.keyboard.type("make it green")
+    await page.get_by_role("button", name="Point at something else").click()
+    await page.keyboard.press("Escape")  # which loses nothing
+    await expect(over).to_have_count(0)
+    await page.keyboard.press("n")
+    await expect(page.get_by_label("What should be different, note 2")).to_be_focused()
+    await page.keyboard.type("slower")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("n")
+    async with asyncio.timeout(60):
+        while (await page.evaluate("Object.values(sessionStorage).join().split('\"picture\"').length")) < 4:
+            await asyncio.sleep(0.02)
+    await page.reload()
+    await expect(page.get_by_label("What should be different, note 1")).to_have_value("make it green")
+    await page.get_by_role("button", name="Remove note 3").click()
+    await page.get_by_role("button", name="show the frame of note 1").click()
+    await expect(page.get_by_role("slider", name="Frame")).to_have_value("141")
+    await page.get_by_role("button", name="Send 2 notes").dblclick()
+    await expect(page.get_by_role("heading", name="Notes")).to_have_count(0)
+    (change,) = await pointed(koda, session_id)
+    first, second = change.notes
+    assert near(first.box, 480, 270, 480, 540) and (first.frame, first.text) == (141, "make it green")
+    assert (second.box, second.frame, second.text, second.time) == (None, 141, "slower", 2.35)
+    for note in (first, second):
+        assert note.picture is not None
+        asset = await koda.store.get_asset(note.picture, user_id="local")
+        assert asset.media_type == "image/jpeg" and asset.size_bytes < 200_000
+    await expect(page.get_by_role("listitem").get_by_text("make it green")).to_be_visible()
+    assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_the_keyboard_alone_points_and_sends(koda: World, shown: tuple[str, Page]) -> None:
+    session_id, page = shown
+    await page.keyboard.press("p")
+    await expect(page.get_by_role("application")).to_be_focused()
+    for _ in range(10):
+        await page.keyboard.press("ArrowLeft")
+    for key in ["ArrowRight", "ArrowDown"] * 5:
+        await page.keyboard.press(f"Shift+{key}")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("What should be different, note 1")).to_be_focused()
+    await page.keyboard.type("remove this")
+    await page.keyboard.press("Control+Enter")
+    (change,) = await pointed(koda, session_id)
+    assert near(change.notes[0].box, 576, 540, 192, 108)
+
+
+async def test_what_the_server_refuses_keeps_the_notes(koda: World, shown: tuple[str, Page]) -> None:
+    session_id, page = shown
+    await page.keyboard.press("n")
+    await page.keyboard.type("red")
+    async with asyncio.timeout(60):
+        while not await page.evaluate("Object.values(sessionStorage).some((each) => each.includes('picture'))"):
+            await asyncio.sleep(0.02)
+    for asset in await koda.store.own_assets("local"):
+        await koda.store.remove_asset(asset.id, user_id="local")
+    await page.get_by_role("button", name="Send the note").click()
+    await expect(page.get_by_role("alert")).to_contain_text("asset")
+    await expect(page.get_by_label("What should be different, note 1")).to_have_value("red")
+    assert (await koda.store.get_session(session_id)).state.pointed == ()

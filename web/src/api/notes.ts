@@ -1,0 +1,97 @@
+/** Notes on what somebody points at, kept as they are typed until they are sent together. */
+import { createContext, useContext } from 'react';
+import type { Schemas } from './client';
+
+export type Note = Schemas['Note'];
+
+/** A note that is not sent yet. */
+export interface Draft extends Note {
+  key: number;
+}
+
+/** What shows the picture that is pointed at. */
+export interface Stage {
+  seek: (time: number) => void;
+  point: () => void;
+}
+
+export const MOST = 12;
+const KEPT = 'koda.notes.';
+
+export class Notes {
+  list: readonly Draft[];
+  stage: Stage | undefined;
+  /** The one that was added last, whose words are to come next. */
+  newest: number | undefined;
+  private readonly watchers = new Set<() => void>();
+  private readonly taken = new Map<number, Promise<unknown>>();
+  private keys: number;
+
+  constructor(
+    private readonly sessionId: string,
+    private readonly kept: Storage = sessionStorage,
+  ) {
+    this.list = read(kept.getItem(KEPT + sessionId));
+    this.keys = this.list.reduce((most, { key }) => Math.max(most, key), 0);
+  }
+
+  watch = (told: () => void): (() => void) => {
+    this.watchers.add(told);
+    return () => this.watchers.delete(told);
+  };
+
+  /** Add one; `picture` brings what it is of, as soon as that is stored. */
+  add(note: Omit<Note, 'text'>, picture: () => Promise<string | undefined>): void {
+    if (this.list.length >= MOST) return;
+    const key = (this.keys += 1);
+    this.newest = key;
+    this.put([...this.list, { ...note, text: '', key }]);
+    const taken = picture().then(
+      (id) => id && this.change(key, { picture: id }),
+      () => undefined, // the words say what is meant
+    );
+    this.taken.set(key, taken);
+    void taken.finally(() => this.taken.delete(key));
+  }
+
+  change(key: number, what: Partial<Note>): void {
+    this.put(this.list.map((each) => (each.key === key ? { ...each, ...what } : each)));
+  }
+
+  remove(key: number): void {
+    this.put(this.list.filter((each) => each.key !== key));
+  }
+
+  clear(): void {
+    this.put([]);
+  }
+
+  /** What is to be sent, once all pictures are stored that are under way. */
+  async written(): Promise<Note[]> {
+    await Promise.all(this.taken.values());
+    return this.list.filter(({ text }) => text.trim()).map(({ key: _, ...note }) => ({ ...note, text: note.text.trim() }));
+  }
+
+  private put(list: readonly Draft[]): void {
+    this.list = list;
+    if (list.length > 0) this.kept.setItem(KEPT + this.sessionId, JSON.stringify(list));
+    else this.kept.removeItem(KEPT + this.sessionId);
+    for (const told of this.watchers) told();
+  }
+}
+
+function read(kept: string | null): Draft[] {
+  try {
+    const found = JSON.parse(kept ?? '[]') as unknown;
+    return Array.isArray(found) ? (found as Draft[]).filter(({ key, text }) => Number.isFinite(key) && typeof text === 'string') : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The notes of the session that is shown and its picture's size in pixels; undefined where nothing can be asked for now. */
+export const Pointing = createContext<{ notes: Notes; width: number; height: number } | undefined>(undefined);
+
+export function usePointing() {
+  return useContext(Pointing);
+}

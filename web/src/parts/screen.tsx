@@ -1,0 +1,172 @@
+import { Camera, Grid2x2, Maximize, MousePointerClick } from 'lucide-react';
+import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { Problem, type Schemas } from '../api/client';
+import type { Picked } from '../api/live';
+import type { Moved } from '../api/moved';
+import { type Draft, MOST, usePointing } from '../api/notes';
+import { cropped } from '../api/still';
+import { frameAt } from '../api/timecode';
+import { stored } from './attached';
+import { useKey } from './keys';
+import { Outline, Pointer } from './pointer';
+import { Said } from './said';
+import { ICON, SWITCH, Transport } from './transport';
+
+interface Props {
+  wide: number;
+  /** What is shown, and what moves it; undefined until it can be moved. */
+  children: ReactNode;
+  moved: Moved | undefined;
+  scenes: Schemas['Plan']['scenes'];
+  begun?: unknown;
+  /** What stands under the picture while it cannot be moved. */
+  meanwhile?: ReactNode;
+  /** Take a picture of the frame that is shown, as a PNG. */
+  still: (time: number) => Promise<Blob>;
+  name: string;
+  clear?: (isClear: boolean) => void;
+  pick?: (x: number, y: number) => Promise<Picked | undefined>;
+  tools?: ReactNode;
+}
+
+const NONE: readonly Draft[] = [];
+const unheard = () => () => {};
+
+/** The picture with all that moves it, together on the whole screen where somebody wants that. */
+export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, name, clear, pick, tools }: Props) {
+  const whole = useRef<HTMLDivElement>(null);
+  const toggler = useRef(() => {});
+  const [isClear, setClear] = useState(false);
+  const [taking, setTaking] = useState(false);
+  const [problem, setProblem] = useState<Problem>();
+  const fill = () => void (document.fullscreenElement ? document.exitFullscreen() : whole.current?.requestFullscreen());
+  const take = async () => {
+    if (!moved || taking) return;
+    moved.pause();
+    setTaking(true);
+    setProblem(undefined);
+    try {
+      save(await still(moved.time), `${name}-f${frameAt(moved.time, moved.fps)}.png`);
+    } catch (error) {
+      setProblem(error instanceof Problem ? error : new Problem(0, 'STILL_FAILED', `There is no picture of this frame: ${String(error)}`));
+    }
+    setTaking(false);
+  };
+  const pointing = usePointing();
+  const notes = useSyncExternalStore(pointing?.notes.watch ?? unheard, () => pointing?.notes.list ?? NONE);
+  const [points, setPoints] = useState(false);
+  const pointer = useRef<HTMLButtonElement>(null);
+  const canPoint = pointing !== undefined && moved !== undefined && notes.length < MOST;
+  const point = () => {
+    moved?.pause();
+    setPoints(canPoint);
+  };
+  const leave = () => {
+    setPoints(false);
+    pointer.current?.focus();
+  };
+  const note = ({ box, text, component, source }: Partial<Picked>) => {
+    if (!pointing || !moved) return;
+    moved.pause();
+    setPoints(false);
+    if (document.fullscreenElement) void document.exitFullscreen(); // what is to be said is typed below the picture
+    const frame = frameAt(moved.time, moved.fps);
+    const time = frame / moved.fps;
+    const { width, height } = pointing;
+    const told = { ...(box ? { box } : {}), ...(text ? { element: text } : {}), ...(component ? { component } : {}), ...(source ? { source } : {}) };
+    const part = box ? { x: box.x / width, y: box.y / height, width: box.width / width, height: box.height / height } : { x: 0, y: 0, width: 1, height: 1 };
+    pointing.notes.add({ time, frame, ...told }, async () => {
+      const picture = await cropped(await still(time), part);
+      return (await stored(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
+    });
+  };
+  const now = useRef({ seek: (_: number) => {}, point });
+  now.current = { seek: (time) => moved?.seek(time), point };
+  useEffect(() => {
+    if (!pointing) return;
+    const { notes: held } = pointing;
+    const stage = { seek: (time: number) => now.current.seek(time), point: () => now.current.point() };
+    held.stage = stage;
+    return () => {
+      if (held.stage === stage) held.stage = undefined;
+    };
+  }, [pointing?.notes]);
+  useKey('p', canPoint ? point : undefined);
+  useKey('n', canPoint ? () => note({}) : undefined);
+  useKey('f', fill);
+  useKey('s', moved && (() => void take()));
+  return (
+    <div
+      ref={whole}
+      className="space-y-2 [&:fullscreen]:flex [&:fullscreen]:flex-col [&:fullscreen]:justify-center [&:fullscreen]:bg-ground [&:fullscreen]:p-4"
+    >
+      <div
+        className={`picture ${isClear ? 'checkered' : 'bg-sunken'}`}
+        style={{ '--wide': wide } as CSSProperties}
+      >
+        {children}
+        {/* keys go on meaning what they mean here, whatever is pressed on */}
+        {moved && <div className="absolute inset-0" onClick={() => toggler.current()} />}
+        {pointing &&
+          moved &&
+          notes.map(
+            ({ key, box, frame }, at) =>
+              box &&
+              frame === frameAt(moved.time, moved.fps) && (
+                <Outline key={key} box={box} width={pointing.width} height={pointing.height} label={String(at + 1)} />
+              ),
+          )}
+        {points && pointing && <Pointer width={pointing.width} height={pointing.height} pick={pick} take={note} leave={leave} />}
+      </div>
+      <Said problem={problem} />
+      {moved ? (
+        <Transport scenes={scenes} moved={moved} begun={begun} toggler={toggler} marks={notes.map(({ time }) => time)}>
+          {pointing && (
+            <button
+              ref={pointer}
+              type="button"
+              className={SWITCH}
+              aria-label="Point at something"
+              title="Point at something, and say what should be different (P); a note on the whole frame: N"
+              aria-pressed={points}
+              disabled={!canPoint}
+              onClick={points ? leave : point}
+            >
+              <MousePointerClick aria-hidden className="size-4" />
+            </button>
+          )}
+          {tools}
+          <button
+            type="button"
+            className={SWITCH}
+            aria-label="Checkerboard behind what is transparent"
+            title="Checkerboard behind what is transparent"
+            aria-pressed={isClear}
+            onClick={() => {
+              clear?.(!isClear);
+              setClear(!isClear);
+            }}
+          >
+            <Grid2x2 aria-hidden className="size-4" />
+          </button>
+          <button type="button" className={ICON} aria-label="Save this frame as a picture" title="Save this frame as a PNG (S)" disabled={taking} onClick={() => void take()}>
+            <Camera aria-hidden className={`size-4 ${taking ? 'breathing' : ''}`} />
+          </button>
+          <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
+            <Maximize aria-hidden className="size-4" />
+          </button>
+        </Transport>
+      ) : (
+        meanwhile
+      )}
+    </div>
+  );
+}
+
+function save(picture: Blob, name: string) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(picture);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

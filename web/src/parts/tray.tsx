@@ -1,0 +1,103 @@
+import { MousePointerClick, X } from 'lucide-react';
+import { type FormEvent, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { ask } from '../api/client';
+import { type Draft, MOST, type Notes } from '../api/notes';
+import { timecode } from '../api/timecode';
+import { Button } from './button';
+import { Key } from './keys';
+import { short } from './pointer';
+
+/** What was pointed at, one note after the other: each says what should be different there, and they are sent together. */
+export function Tray({ notes, send, busy }: { notes: Notes; send: (notes: object[]) => Promise<boolean>; busy: boolean }) {
+  const list = useSyncExternalStore(notes.watch, () => notes.list);
+  const [sending, setSending] = useState(false);
+  if (list.length === 0) return null;
+  const written = list.filter(({ text }) => text.trim()).length;
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    if (busy || sending || written === 0) return;
+    setSending(true);
+    if (await send(await notes.written())) notes.clear();
+    setSending(false);
+  };
+  return (
+    <form onSubmit={(event) => void submit(event)} className="card space-y-4 p-5" aria-labelledby="notes">
+      <h2 id="notes" className="font-semibold">
+        Notes
+      </h2>
+      <ol className="space-y-4">
+        {list.map((each, at) => (
+          <One key={each.key} note={each} number={at + 1} notes={notes} />
+        ))}
+      </ol>
+      <div className="flex flex-wrap gap-2">
+        <Button kind="main" type="submit" disabled={busy || sending || written === 0}>
+          {written < 2 ? 'Send the note' : `Send ${written} notes`} <Key name="Ctrl Enter" />
+        </Button>
+        {list.length < MOST && (
+          <Button kind="quiet" onClick={() => notes.stage?.point()}>
+            <MousePointerClick aria-hidden className="size-4" /> Point at something else
+          </Button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function One({ note, number, notes }: { note: Draft; number: number; notes: Notes }) {
+  const words = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (notes.newest !== note.key) return;
+    notes.newest = undefined;
+    words.current?.focus({ preventScroll: true });
+    words.current?.scrollIntoView({ block: 'nearest' });
+  }, [notes, note.key]);
+  const remove = () => {
+    notes.remove(note.key);
+    if (note.picture) ask(`/v1/assets/${note.picture}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
+    notes.stage?.seek(note.time);
+  };
+  return (
+    <li className="space-y-1.5 text-sm">
+      <div className="flex items-center gap-2.5">
+        <span className="grid size-6 shrink-0 place-items-center rounded-full bg-accent text-xs font-medium text-on-accent tabular-nums">{number}</span>
+        <span className="min-w-0 flex-1 truncate">{what(note)}</span>
+        <button
+          type="button"
+          className="min-h-7 rounded-lg px-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
+          title="Show this frame"
+          onClick={() => notes.stage?.seek(note.time)}
+        >
+          {timecode(note.time)}
+          <span className="sr-only">: show the frame of note {number}</span>
+        </button>
+        <button
+          type="button"
+          aria-label={`Remove note ${number}`}
+          className="grid size-7 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+          onClick={remove}
+        >
+          <X aria-hidden className="size-4" />
+        </button>
+      </div>
+      <textarea
+        ref={words}
+        aria-label={`What should be different, note ${number}`}
+        placeholder="Red, larger, slower, remove it, other words…"
+        rows={2}
+        maxLength={2000}
+        className="field resize-none"
+        value={note.text}
+        onChange={({ target }) => notes.change(note.key, { text: target.value })}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
+        }}
+      />
+    </li>
+  );
+}
+
+function what({ element, component, box }: Draft): string {
+  const named = [element && `“${short(element)}”`, component].filter(Boolean).join(' · ');
+  return named || (box ? 'A box in the picture' : 'The whole picture');
+}
