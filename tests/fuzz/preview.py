@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
@@ -46,14 +47,21 @@ def _check(given: tuple[bytes, str, str, dict[str, str], bool]) -> None:
 
 
 async def _ask(answer: bytes, method: str, path: str, headers: dict[str, str], is_port: bool) -> None:
+    answering: set[asyncio.Task[None]] = set()
+
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(65536)
-        writer.write(answer)
-        writer.close()
+        with contextlib.suppress(OSError):  # who asked has gone
+            await reader.read(65536)
+            writer.write(answer)
+            writer.close()
+            await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(asyncio.create_task(answered(reader, writer)))
 
     with tempfile.TemporaryDirectory(prefix="koda-fuzz-") as folder:
         socket_path = str(Path(folder, "s"))
-        server = await asyncio.start_unix_server(answered, socket_path)
+        server = await asyncio.start_unix_server(accept, socket_path)
         endpoint = PreviewEndpoint(socket_path=socket_path, base="/" if is_port else PREVIEW_BASE)
 
         async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
@@ -67,15 +75,17 @@ async def _ask(answer: bytes, method: str, path: str, headers: dict[str, str], i
             sent = {name: value.encode("latin-1") for name, value in headers.items()}
             request = http.build_request(method, f"http://127.0.0.1/p/{token}/", headers=list(sent.items()))
             request.url = request.url.copy_with(raw_path=f"/p/{token}/{path}".encode())
-            try:
-                response = await http.send(request)
-            except httpx.TransportError:  # the page's own answer broke off in the middle
-                return
-            assert "set-cookie" not in response.headers
-            policies = response.headers.get_list("content-security-policy")
-            assert response.status_code >= 400 or (len(policies) == 1 and policies[0].startswith("sandbox "))
-            told = response.text if response.status_code >= 400 else ""
-            assert token not in told and "Traceback" not in told
+            with contextlib.suppress(httpx.TransportError):  # the page's own answer broke off in the middle
+                _judge(await http.send(request), token)
+        await asyncio.gather(*answering)
+
+
+def _judge(response: httpx.Response, token: str) -> None:
+    assert "set-cookie" not in response.headers
+    policies = response.headers.get_list("content-security-policy")
+    assert response.status_code >= 400 or (len(policies) == 1 and policies[0].startswith("sandbox "))
+    told = response.text if response.status_code >= 400 else ""
+    assert token not in told and "Traceback" not in told
 
 
 PREVIEW = FuzzTarget(

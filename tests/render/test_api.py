@@ -187,7 +187,7 @@ async def test_a_page_that_is_never_ready_is_told(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text("<script>window.__koda = {version: 1, ready: new Promise(() => {}), seek() {}}</script>")
     with pytest.raises(PageNotReady, match="__koda"):
-        await render(page, tmp_path / "a.mp4", ready_timeout_s=10)
+        await render(page, tmp_path / "a.mp4", ready_timeout_s=40)
 
 
 async def test_a_cancelled_render_leaves_no_file_and_the_next_one_goes_on(card: Path, tmp_path: Path) -> None:
