@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BAD_GATEWAY",
     "DEV_PORT",
+    "LOCATION",
     "MAX_FRAME_BYTES",
     "PREVIEW",
     "answers",
@@ -54,6 +55,9 @@ PREVIEW = "preview"
 """The name of the background process that is the dev server."""
 
 DEV_PORT = 5173
+
+LOCATION = "koda.location"
+"""Where an answer of `http_client` says, as an extension, where it leads."""
 
 BAD_GATEWAY = 502
 """What a sandbox's gateway answers when nobody listens behind it; no dev server of ours says so itself."""
@@ -200,13 +204,25 @@ async def answers_at(endpoint: PreviewEndpoint) -> bool:
 
 
 def http_client(endpoint: PreviewEndpoint, *, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    """Make a client whose relative addresses are the dev server's; the caller's to close."""
+    """Make a client whose relative addresses are the dev server's; the caller's to close.
+
+    What a page says of where to go is not looked at: it may be anything, and httpx makes a request of it even where it
+    follows none. An answer has it as the extension ``koda.location``, in bytes.
+    """
     import httpx
 
+    hooks = {"response": [_unfollowed]}
     if endpoint.url is not None:
-        return httpx.AsyncClient(base_url=endpoint.url, headers=endpoint.headers, timeout=timeout)
+        return httpx.AsyncClient(base_url=endpoint.url, headers=endpoint.headers, timeout=timeout, event_hooks=hooks)
     transport = httpx.AsyncHTTPTransport(uds=endpoint.socket_path)
-    return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=timeout)
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=timeout, event_hooks=hooks)
+
+
+async def _unfollowed(answer: httpx.Response) -> None:
+    told = next((value for name, value in answer.headers.raw if name.lower() == b"location"), None)
+    if told is not None:
+        del answer.headers["location"]
+        answer.extensions[LOCATION] = told
 
 
 async def open_socket(

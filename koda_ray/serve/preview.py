@@ -28,6 +28,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -45,7 +46,7 @@ from koda_ray.errors import InvalidInput, KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.own_project import find_preview
-from koda_ray.sandbox.preview import BAD_GATEWAY, MAX_FRAME_BYTES, http_client, open_socket
+from koda_ray.sandbox.preview import BAD_GATEWAY, LOCATION, MAX_FRAME_BYTES, http_client, open_socket
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.deps import SessionDirectory
@@ -83,6 +84,7 @@ _ALLOWED = "(response-origin);redirects=allow"
 Redirects are this proxy's own. Source: WICG, Connection Allowlists; Chromium has them.
 """
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
+_LEADS_ON = (301, 302, 303, 307, 308)
 _TEXTS = ("text/", "application/javascript", "application/json", "application/manifest+json", "image/svg")
 _log = get_logger(__name__)
 
@@ -389,8 +391,8 @@ async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer:
     base, ours = upstream.endpoint.base, _home(request)
     guard = _guard(proxy, request, port=base == "/")
     headers = _passed_on(answer.headers.raw, _RESPONSE_HEADERS) | guard
-    if answer.has_redirect_location:
-        path = _path_of(answer.headers["location"])
+    if answer.status_code in _LEADS_ON and LOCATION in answer.extensions:
+        path = _path_of(cast("bytes", answer.extensions[LOCATION]).decode("latin-1"))
         await answer.aclose()
         path = path.removeprefix(base) if path.startswith(base) else ""
         return RedirectResponse(f"{ours}{path}", status_code=307, headers=guard)

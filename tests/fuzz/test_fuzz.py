@@ -39,6 +39,7 @@ FOUND: list[tuple[str, object]] = [
     ("preview", (b"", "OPTIONS", "", {"host": "a:b"}, False)),
     ("preview", (b"", "OPTIONS", "", {"host": "a; script-src *"}, False)),
     ("preview", (answer(b"Location: http://[::1/x"), "GET", "", {}, False)),
+    ("preview", (answer(b"Location: tion:tion: http://[::1/x"), "GET", "", {}, False)),
     ("preview", (answer(b"Locat%on: http://[::1/x"), "GET", "", {}, False)),
     (
         "preview",
