@@ -93,6 +93,16 @@ def test_without_tmux_the_main_job_runs(settings: Settings, tools: Path, monkeyp
     assert doctor.run(settings, checks=(programs.tmux,)) == 0
 
 
+def test_nothing_of_the_folder_that_one_stands_in_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ray", "playwright"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('theirs')")
+    monkeypatch.chdir(tmp_path)
+    examination = Examination(Settings())
+    found = [*programs.python(examination), *programs.playwright(examination)]
+    assert {finding.name: finding.status for finding in found} == dict.fromkeys(("Python", "Ray", "Playwright"), "ok")
+
+
 def test_a_node_that_vite_does_not_take(settings: Settings, tools: Path) -> None:
     (tools / "node").write_text("#!/bin/sh\necho v18.20.4\n")
     (tools / "node").chmod(0o755)

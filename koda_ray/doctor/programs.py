@@ -33,7 +33,9 @@ def python(examination: Examination) -> list[Finding]:
         if supported
         else Finding(_GROUP, "Python", "missing", version, "use Python 3.11 to 3.14")
     ]
-    ran = examination.run([sys.executable, "-c", "import ray, ray.serve; print(ray.__version__)"], timeout_s=_IMPORT_S)
+    # -P, as always: modules never come from the folder that one happens to be in
+    line = [sys.executable, "-P", "-c", "import ray, ray.serve; print(ray.__version__)"]
+    ran = examination.run(line, timeout_s=_IMPORT_S)
     findings.append(
         Finding(_GROUP, "Ray", "ok", ran.last_line)
         if ran.ok
@@ -113,7 +115,7 @@ def browser(examination: Examination) -> list[Finding]:
 
 def playwright(examination: Examination) -> list[Finding]:
     """Check that Playwright's driver starts: it is a program of its own, with libraries of its own."""
-    ran = examination.run([sys.executable, "-m", "playwright", "--version"])
+    ran = examination.run([sys.executable, "-P", "-m", "playwright", "--version"])
     if ran.ok:
         return [Finding(_GROUP, "Playwright", "ok", ran.last_line)]
     remedy = "install the package libatomic1" if "libatomic" in ran.output else _SETUP
