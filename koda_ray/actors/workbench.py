@@ -30,6 +30,7 @@ from koda_ray.errors import (
     NotFound,
     PageError,
     PageNotReady,
+    QuotaExceeded,
     StorageError,
 )
 from koda_ray.events import NewEvent
@@ -38,7 +39,7 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
-from koda_ray.sandbox.build import build
+from koda_ray.sandbox.build import build, export
 from koda_ray.state.records import Batch
 from koda_ray.state.storage import Storage, bundle_key, picture_key, proposal_key, sha256
 from koda_ray.studio.codegen import CodeGenerator
@@ -432,16 +433,24 @@ class SessionWorkbench:
             digest = self._last_built[1]
             if await self._storage.exists(bundle_key(self._core.user_id, digest)):
                 return digest
-        built = await self._project.use(lambda sandbox: build(sandbox, timeout_s=BUILD_TIMEOUT_S))
+        made = await self._project.use(self._build)
+        if isinstance(made, str):
+            self._last_built = (project, made)
+        return made
+
+    async def _build(self, sandbox: Sandbox) -> str | list[ProjectProblem]:
+        built = await build(sandbox, timeout_s=BUILD_TIMEOUT_S, reads=False)
         if not built.ok:
             return [
                 ProjectProblem(stage="build", file=p.file, line=p.line, column=p.column, message=p.message)
                 for p in built.problems
             ]
-        store, user_id = self._core.store, self._core.user_id
-        digest = await store_bundle(self._storage, user_id, Bundle(built.files), hold=partial(store.hold, user_id))
-        self._last_built = (project, digest)
-        return digest
+        hold = partial(self._core.store.hold, self._core.user_id)
+        try:
+            async with self._project.room.reading(lambda most: export(sandbox, most_bytes=most)) as files:
+                return await store_bundle(self._storage, self._core.user_id, Bundle(files), hold=hold)
+        except QuotaExceeded as error:  # what runs on in the sandbox may let it grow for ever
+            return [ProjectProblem(stage="build", message=error.message)]
 
     async def _attempt(self) -> Verified | Sequence[ProjectProblem]:
         """Build the project and try it in a browser, once."""
