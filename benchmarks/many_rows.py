@@ -127,12 +127,13 @@ async def _fill(store: SqlStore, rows: int) -> None:
 
 def _multiply(connection: Connection, table: Table, kind: Any, ids: tuple[str, str], rows: int) -> None:
     resting, busy = (dict(connection.execute(select(table).where(table.c.id == each)).mappings().one()) for each in ids)
+
+    def another(number: int) -> dict[str, object]:
+        own = {name: new_id("cmd") for name in ("create_key",) if name in table.c}
+        return {**(busy if number % AT_WORK == 0 else resting), **own, "id": new_id(kind)}
+
     for start in range(2, rows, _PART):
-        part = [
-            {**(busy if number % AT_WORK == 0 else resting), "id": new_id(kind)}
-            for number in range(start, min(rows, start + _PART))
-        ]
-        connection.execute(insert(table), part)
+        connection.execute(insert(table), [another(number) for number in range(start, min(rows, start + _PART))])
 
 
 def _job() -> JobRecord:
