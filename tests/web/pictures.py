@@ -10,10 +10,13 @@ import asyncio
 import io
 import sys
 import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
@@ -22,7 +25,7 @@ from tests.serve.world import World
 from tests.web.lives import live, running_in
 from tests.web.looking import begin
 
-_SIZE = (1440, 900)
+_SIZE = (1440, 1100)
 _COLOURS = 256
 _GUTTER_PX = 8
 _PROMPTS = (
@@ -51,12 +54,26 @@ def _frames() -> list[bytes]:
 async def _save(page: Page, path: Path) -> None:
     """Save what is seen, in as few colours as nobody misses."""
     shot = Image.open(io.BytesIO(await page.screenshot(animations="disabled"))).convert("RGB")
-    few = shot.quantize(_COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.FLOYDSTEINBERG)
+    few = shot.quantize(palette=shot.quantize(_COLOURS), dither=Image.Dither.FLOYDSTEINBERG)
     await asyncio.to_thread(few.save, path, optimize=True)
     sys.stdout.write(f"{path}\n")
 
 
-async def _gallery(koda: World, page: Page, path: Path) -> None:
+@asynccontextmanager
+async def _opened(browser: Browser, scheme: Literal["light", "dark"]) -> AsyncGenerator[Page]:
+    """Open a page of a browser that has seen nothing yet."""
+    size = ViewportSize(width=_SIZE[0], height=_SIZE[1])
+    context = await browser.new_context(viewport=size, color_scheme=scheme)
+    try:
+        page = await context.new_page()
+        page.set_default_timeout(120_000)
+        yield page
+    finally:
+        await context.close()
+
+
+async def _made(koda: World, page: Page) -> None:
+    """Have all videos made, and give each its frame."""
     for prompt, frame in zip(_PROMPTS, _frames(), strict=True):
         await page.goto(koda.url)
         session_id = await begin(page, prompt)
@@ -66,6 +83,9 @@ async def _gallery(koda: World, page: Page, path: Path) -> None:
         output = (await koda.store.get_session(session_id)).state.output
         assert output is not None
         await koda.storage.put(thumbnail_key("local", output.job_id), frame)
+
+
+async def _gallery(koda: World, page: Page, path: Path) -> None:
     await page.goto(koda.url)
     await expect(page.get_by_role("link", name=_PROMPTS[-1])).to_be_visible()
     await page.evaluate("Promise.all([...document.images].map((each) => (each.loading = 'eager', each.decode())))")
@@ -74,7 +94,7 @@ async def _gallery(koda: World, page: Page, path: Path) -> None:
 
 async def _studio(koda: World, page: Page, path: Path) -> None:
     await page.goto(koda.url)
-    _, inside = await live(koda, page)
+    _, inside = await live(koda, page, "koda, from a sentence to a film")
     await page.keyboard.press("k")
     slider = page.get_by_role("slider", name="Frame")
     for frame, name in ((150, "Begin here"), (270, "End here")):
@@ -99,14 +119,12 @@ async def _make(folder: Path) -> None:
             program = find_browser(Settings().chromium_path).path
             browser = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
             try:
-                for scheme, name, made in (("light", "gallery.png", _gallery), ("dark", "studio.png", _studio)):
-                    page = await browser.new_page(
-                        viewport={"width": _SIZE[0], "height": _SIZE[1]},
-                        color_scheme="dark" if scheme == "dark" else "light",
-                    )
-                    page.set_default_timeout(120_000)
-                    await made(running.koda, page, folder / name)
-                    await page.close()
+                async with _opened(browser, "light") as page:
+                    await _made(running.koda, page)
+                async with _opened(browser, "light") as page:
+                    await _gallery(running.koda, page, folder / "gallery.png")
+                async with _opened(browser, "dark") as page:
+                    await _studio(running.koda, page, folder / "studio.png")
             finally:
                 await browser.close()
 
