@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -28,22 +27,17 @@ BUCKET, BUCKET_INSIDE = 8333, 8334
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
 
 
-_OWN_DISK = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o "size=$0" tmpfs /tmp && exec "$@"')
+KEPT = Path("/run/kept")
+"""What of the program lies below /tmp, where a test run of its own may be: by number, and ``list`` says where."""
+_ON_A_DISK = (
+    "sh", "-c",
+    'mount -t tmpfs -o "size=$0" tmpfs /tmp && '
+    f'while read -r from to; do mkdir -p "$to" && mount --bind "$from" "$to"; done < {KEPT}/list && exec "$@"',
+)  # fmt: skip
 
 
 def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
-
-
-def emptied(place: str) -> str:
-    """Say, in shell, how a folder becomes empty and our own, but for this repository and its Python below it."""
-    ours = [path for path in (REPO_ROOT, Path(sys.prefix), Path(sys.base_prefix)) if path.is_relative_to(place)]
-    ours = [path for path in ours if not any(path.is_relative_to(above) for above in ours if above != path)]
-    lines = [f"exec {number}<{shlex.quote(str(path))}" for number, path in enumerate(ours, 3)]
-    lines.append(f"mount -t tmpfs tmpfs {place}")
-    for number, path in enumerate(ours, 3):
-        lines += [f"mkdir -p {shlex.quote(str(path))}", f"mount --bind /proc/self/fd/{number} {shlex.quote(str(path))}"]
-    return "\n".join(lines)
 
 
 class CutMachine:
@@ -75,8 +69,7 @@ class CutMachine:
         options = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", "--temp-dir=/tmp/r"]
         # it would take the nodes that it sees among the processes for its own and not start again, and their files for
         # what nobody uses
-        alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
-        alone += ["sh", "-ec", f'{emptied("/tmp")}\nexec "$@"', "head"]
+        alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *_ON_A_DISK, "50%"]
         return cls(0, {**env, **keeps}, [*alone, *RAY_START, *options])
 
     @classmethod
@@ -93,7 +86,7 @@ class CutMachine:
         """
         resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
         options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
-        own = [] if disk_mb is None else [*_OWN_DISK, f"{disk_mb}m"]
+        own = [] if disk_mb is None else ["unshare", "--mount", *_ON_A_DISK, f"{disk_mb}m"]
         return cls(number, env, [*own, *RAY_START, *options])
 
     def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
@@ -175,9 +168,17 @@ def start(command: list[str], env: dict[str, str], name: str) -> subprocess.Pope
 
 def network() -> None:
     """Make the bridge; name spaces of networks, and all files, go with this process."""
-    for place in ("/tmp", "/run"):
-        subprocess.run(["sh", "-ec", emptied(place)], check=True)
-    os.chmod("/tmp", 0o1777)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    KEPT.mkdir()
+    lines: list[str] = []
+    for path in (REPO_ROOT, Path(sys.prefix)):
+        if path.is_relative_to("/tmp") and not (path != REPO_ROOT and path.is_relative_to(REPO_ROOT)):
+            kept = KEPT / str(len(lines))
+            kept.mkdir()
+            subprocess.run(["mount", "--bind", path, kept], check=True)
+            lines.append(f"{kept} {path}\n")
+    (KEPT / "list").write_text("".join(lines))
+    subprocess.run([*_ON_A_DISK, "50%", "chmod", "1777", "/tmp"], check=True)
     for words in ("set lo up", "add bridge type bridge", "set bridge up"):
         _ip(f"link {words}")
     _ip(f"address add {HERE}/24 dev bridge")
