@@ -11,15 +11,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from koda_ray.config import Settings
 from koda_ray.errors import LimitReached
-from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.inbox import is_awake
 from koda_ray.state.records import RenderRoom, SessionRecord, SessionRoom
 from koda_ray.state.refusals import check_stored
 from koda_ray.types import now
+
+if TYPE_CHECKING:  # the command line counts too, and has no use for a server
+    from koda_ray.serve.deps import ApiDeps
 
 __all__ = [
     "MAX_STREAMS",

@@ -106,7 +106,8 @@ async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: 
 async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
     await store.ensure_user("ann")
     name = await store_bundle(storage, "ann", Bundle({"index.html": b"<p>"}), hold=partial(store.hold, "ann"))
-    assert await store.stored_bytes("ann") == await storage.size(bundle_key("ann", name))
+    sizes = [await storage.size(bundle_key("ann", name, each)) for each in ("bundle", "contents.json")]
+    assert await store.stored_bytes("ann") == sum(sizes)
     await sweep_of(store, storage, clock).step()
     assert await store.stored_bytes("ann") > 0
     clock.at += PAGES * 2
