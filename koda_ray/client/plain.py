@@ -128,6 +128,7 @@ class Koda:
     download_source = _once(KodaClient.download_source)
     download = _once(KodaClient.download)
     preview = _once(KodaClient.preview)
+    still = _once(KodaClient.still)
     job = _once(KodaClient.job)
     jobs = _once(KodaClient.jobs)
     upload = _once(KodaClient.upload)
