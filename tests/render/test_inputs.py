@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.render.bundle import Bundle, bundle_contents, store_bundle
@@ -120,6 +120,7 @@ def siblings(storage: Storage, spec: RenderSpec) -> Siblings:
     return Siblings(storage=storage, user_id=USER, spec=spec, environment="e", mode="seek")
 
 
+@settings(max_examples=40, deadline=None)
 @given(one=BUNDLES, other=BUNDLES, asked=st.lists(st.sampled_from((*NAMES, "none.css")), unique=True))
 async def test_a_unit_is_taken_over_exactly_where_all_that_was_asked_for_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, one: dict[str, bytes], other: dict[str, bytes], asked: list[str]
