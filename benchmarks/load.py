@@ -47,7 +47,10 @@ async def figures(*, sessions: int = SESSIONS, streams: int = STREAMS, seconds: 
         seconds: How long requests are made.
     """
     with tempfile.TemporaryDirectory(prefix="koda-bench-load-") as name:
-        async with Server(Path(name), KODA_IDLE_TIMEOUT_S=_ASLEEP_S) as server, KodaClient(server.url) as client:
+        async with (
+            Server(Path(name), KODA_IDLE_TIMEOUT_S=_ASLEEP_S, KODA_USER_CHANGES_PER_MIN="0") as server,
+            KodaClient(server.url) as client,
+        ):
             ids = await _awake(client, sessions)
             each_mb = statistics.fmean(await _memory_mb(server, ids))
             async with _followed(server.url, ids, streams), _rendering(client, Path(name)):
