@@ -140,7 +140,7 @@ async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachin
         )
         await world.say(session)
         moved_s = time.monotonic() - began
-        assert await asyncio.to_thread(first.is_alive), "they left it while it was there"
+        # the machine may be gone by now, since nothing is left on it: that they left in good order, their epochs say
         janitor_s = await comes_true(janitor_answers, "there is a janitor")
         no_new_work_s = await placed
         await asyncio.to_thread(first.kill)
