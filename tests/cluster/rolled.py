@@ -126,7 +126,7 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
         _following(url, session) as followed,
         asked(world, session, url) as asks,
     ):
-        before, held = await store.get_session(session), await store.get_job(job)
+        held = await store.get_job(job)
         second = CutMachine.worker(2, newer_env)
 
         async def joined() -> bool:
@@ -141,11 +141,9 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
         began = time.monotonic()
 
         async def moved() -> bool:
-            return (await store.get_job(job)).epoch > held.epoch and (
-                await store.get_session(session)
-            ).epoch > before.epoch
+            return (await store.get_job(job)).epoch > held.epoch and (await store.get_session(session)).host is None
 
-        moved_s = await comes_true(moved, "session and render go on elsewhere")
+        moved_s = await comes_true(moved, "the session leaves, and the render goes on elsewhere")
         await world.say(session)
         done = await world.over(job)
         last = (await store.events(session, limit=10_000))[-1].seq
