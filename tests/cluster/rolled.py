@@ -28,7 +28,7 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.state.schema import SCHEMA_VERSION
 from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import HEAD, HERE, PORT, CutMachine, Door
-from tests.cluster.work import World, at_work, comes_true
+from tests.cluster.work import LARGE, World, at_work, comes_true
 
 NEWER = "999.0"
 FRONT = 8420
@@ -122,7 +122,7 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
     versions = [await old_server.version()]
     url = f"http://{HERE}:{FRONT}"
     async with (
-        at_work(world) as (session, job),
+        at_work(world, size=LARGE) as (session, job),
         _following(url, session) as followed,
         asked(world, session, url) as asks,
     ):

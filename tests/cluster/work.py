@@ -31,6 +31,7 @@ from tests.state import records
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
+SMALL, LARGE = (320, 180), (1920, 1080)
 MODES = ("auto", "ask")
 """What is said to sessions, in turns; each begins with the first."""
 _IN_TIME_S = 240.0
@@ -99,10 +100,10 @@ class World:
             repeated += max(0, len(changes) - len(said))
         return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
 
-    async def render(self) -> str:
-        """Make a render that is under way."""
+    async def render(self, size: tuple[int, int] = SMALL) -> str:
+        """Make a render that is under way; the larger, the longer it takes."""
         bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
-        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": [320, 180]})
+        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": list(size)})
         job = JobRecord(
             id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
             spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
@@ -140,19 +141,20 @@ async def janitor_answers() -> bool:
 
 @contextlib.asynccontextmanager
 async def at_work(
-    world: World, *, before: Callable[[], Awaitable[object]] | None = None
+    world: World, *, before: Callable[[], Awaitable[object]] | None = None, size: tuple[int, int] = SMALL
 ) -> AsyncGenerator[tuple[str, str]]:
     """Keep a janitor, and have a session awake and a render under way; gives their ids.
 
     Args:
         world: Where.
         before: Awaited once there is a janitor.
+        size: The render's.
     """
     ends = asyncio.Event()
     keeping = asyncio.create_task(keep_janitor(world.settings, ends))
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()
-    yield await world.session(), await world.render()
+    yield await world.session(), await world.render(size)
     ends.set()
     await keeping

@@ -26,7 +26,7 @@ from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 from tests.cluster.machines import CutMachine
 from tests.cluster.rolled import upgrade
-from tests.cluster.work import World, at_work, comes_true, janitor_answers
+from tests.cluster.work import LARGE, World, at_work, comes_true, janitor_answers
 
 OFF_S = 60
 DISK_MB, ROOM_MB = 512, 64
@@ -45,7 +45,7 @@ class Wear:
 async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
     """Put work on the first machine, have another join, and fill the first one's disk."""
     store = world.store
-    async with at_work(world) as (session, job):
+    async with at_work(world, size=LARGE) as (session, job):
         second = CutMachine.worker(2, env)
 
         async def joined() -> bool:
