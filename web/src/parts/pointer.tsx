@@ -27,6 +27,7 @@ export function Pointer({ width, height, pick, take, leave }: Props) {
   const [found, setFound] = useState<Picked>();
   const [byKeys, setByKeys] = useState(false);
   const asks = useRef({ isBusy: false, next: undefined as At | undefined });
+  const isTaken = useRef(false);
   useEffect(() => whole.current?.focus({ preventScroll: true }), []);
 
   const place = ({ clientX, clientY }: PointerEvent): At => {
@@ -48,6 +49,8 @@ export function Pointer({ width, height, pick, take, leave }: Props) {
   const isBox = (begun: At | undefined, at: At): begun is At =>
     begun !== undefined && Math.abs(at.x - begun.x) > width * LEAST && Math.abs(at.y - begun.y) > height * LEAST;
   const done = async (begun: At | undefined, at: At) => {
+    if (isTaken.current) return;
+    isTaken.current = true;
     if (isBox(begun, at)) take({ box: between(begun, at) });
     else take((await pick?.(at.x, at.y)) ?? { box: around(at, width, height) });
   };
@@ -55,7 +58,7 @@ export function Pointer({ width, height, pick, take, leave }: Props) {
     const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (event.key === 'Escape') leave();
     else if (event.key === 'Enter' || event.key === ' ') void done(from, to);
-    else if (way) {
+    else if (way && !isTaken.current) {
       const [x = 0, y = 0] = way;
       const next = {
         x: Math.min(width, Math.max(0, to.x + (x * width) / STEPS)),
@@ -66,7 +69,7 @@ export function Pointer({ width, height, pick, take, leave }: Props) {
       setTo(next);
       setByKeys(true);
       void look(next);
-    } else return;
+    } else if (!isTaken.current) return; // what is typed before there is a place for it means nothing to the page
     event.preventDefault();
     event.stopPropagation();
   };
