@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -96,7 +97,8 @@ def test_a_machine_whose_clock_is_a_minute_off_holds_what_it_works_on_and_no_lon
 
 def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() -> None:
     seen = lose("rolling")
-    assert len(set(seen["versions"])) == 2 and seen["versions"][1] == NEWER and seen["old_server_ended"] == 0
+    assert len(set(seen["versions"])) == 2 and seen["versions"][1] == NEWER
+    assert seen["old_server_ended"] in (0, signal.SIGTERM), "uvicorn ends, and then is ended by what it was told with"
     assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
     assert seen["commands"] > 5 and seen["commands_refused"] == 0, seen["why_refused"]
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
