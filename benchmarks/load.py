@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from benchmarks.main_job import until
 from benchmarks.scenes import bundle_of
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
@@ -70,12 +71,7 @@ async def _awake(client: KodaClient, count: int) -> list[str]:
     async def make() -> str:
         async with gate:
             session_id = (await client.create(PROMPT)).session_id
-
-            async def waits() -> bool:
-                state = (await client.session(session_id)).state
-                return state.owes is None and state.phase == "plan"
-
-            await _until(waits, "a session has its plan")
+            await until(client, session_id, lambda s: s.owes is None and s.phase == "plan", limit_s=_IN_TIME_S)
             return session_id
 
     return await asyncio.gather(*(make() for _ in range(count)))

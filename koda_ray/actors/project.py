@@ -257,7 +257,8 @@ class Project:
             sandbox_id=row.id, session_id=self._core.session_id, user_id=self._core.user_id
         )
         self._minutes.ready(row.id)
-        restored = await self._restore(sandbox)
+        count = await self._restore(sandbox)
+        restored: dict[str, JsonValue] = {"restoredFiles": count} if count else {}
         ready = replace(row, provider_id=sandbox.provider_id, status="ready")
         await self._core.commit(
             Batch(sandboxes=[ready], events=[_sandbox_event(row.id, "ready", restored)]),
@@ -400,7 +401,6 @@ class Project:
             finally:
                 if sum(map(len, tree.files.values())) > SMALL_BYTES:
                     self._forget_files()
-                del tree
 
     def _taken_in(self, snapshot: Snapshot) -> _Tree:
         """Take in what changed since the last time; the rest is remembered, and so is what cannot be read any more."""
@@ -550,12 +550,9 @@ class Project:
     async def _mark_destroyed(self, sandbox_id: str, told: Mapping[str, JsonValue] | None = None) -> None:
         rows = await self._core.store.sandboxes(session_id=self._core.session_id)
         gone = [replace(row, status="destroyed") for row in rows if row.id == sandbox_id]
+        destroyed = _sandbox_event(sandbox_id, "destroyed", told)
         await self._core.commit(
-            Batch(
-                sandboxes=gone,
-                events=[_sandbox_event(sandbox_id, "destroyed", told=told)],
-                charges=self._minutes.end(sandbox_id),
-            ),
+            Batch(sandboxes=gone, events=[destroyed], charges=self._minutes.end(sandbox_id)),
             patch={"sandbox_id": None, "sandbox_status": "destroyed"},
         )
 
@@ -598,10 +595,5 @@ async def _answers(sandbox: Sandbox) -> bool:
     return False
 
 
-def _sandbox_event(
-    sandbox_id: str, status: str, restored: int | None = None, *, told: Mapping[str, JsonValue] | None = None
-) -> NewEvent:
-    data: dict[str, JsonValue] = {"sandboxId": sandbox_id, "status": status, **(told or {})}
-    if restored:
-        data["restoredFiles"] = restored
-    return NewEvent(type="sandbox", data=data)
+def _sandbox_event(sandbox_id: str, status: str, told: Mapping[str, JsonValue] | None = None) -> NewEvent:
+    return NewEvent(type="sandbox", data={"sandboxId": sandbox_id, "status": status, **(told or {})})

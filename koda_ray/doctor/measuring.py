@@ -14,11 +14,13 @@ _GROUP = "Drawing WebGL on the processor (1280x720, processor time of a frame)"
 
 def rasterizers(examination: Examination) -> list[Finding]:
     """Have each rasterizer that draws here draw the same scene, and say which is fastest and how to have it."""
+    from koda_ray.render.gpu import choose_graphics
     from koda_ray.render.programs import find_browser
     from koda_ray.render.rasterizers import Measured, fastest, measure_rasterizers
 
     try:
-        measured = asyncio.run(measure_rasterizers(find_browser(examination.settings.chromium_path).path))
+        binary = find_browser(examination.settings.chromium_path).path
+        measured = asyncio.run(measure_rasterizers(binary))
     except (Missing, RenderError) as error:
         return [Finding(_GROUP, "measuring", "warning", error.message, "see above for what is missing")]
     best = fastest(measured)
@@ -33,7 +35,11 @@ def rasterizers(examination: Examination) -> list[Finding]:
     asked = examination.settings.render_graphics
     if best is None:
         return [*found, Finding(_GROUP, "choice", "warning", "nothing draws WebGL here", "install libgl1-mesa-dri")]
-    if asked in ("gpu", best) or (asked in ("auto", "software") and best == "llvmpipe"):
+    try:
+        chosen = asyncio.run(choose_graphics(binary, asked))
+    except Missing:  # the check of graphics says so
+        chosen = None
+    if asked == "gpu" or (chosen is not None and (chosen.kind == "gpu" or chosen.rasterizer == best)):
         return [*found, Finding(_GROUP, "choice", "ok", f"KODA_RENDER_GRAPHICS={asked} is right here")]
     remedy = f"set KODA_RENDER_GRAPHICS={best}, alike on all machines that render: it decides pixels"
     return [*found, Finding(_GROUP, "choice", "warning", f"{best} is faster here than {asked}", remedy)]

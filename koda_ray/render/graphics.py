@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import stat
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -256,6 +257,7 @@ def is_nvidia(renderer: str) -> bool:
     return "nvidia" in renderer.lower()
 
 
+@cache
 def graphics_libraries() -> str:
     """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
     found: set[str] = set()

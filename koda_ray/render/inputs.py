@@ -93,10 +93,12 @@ class Siblings:
         Raises:
             StorageError: Storage failed.
         """
-        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
-        adopted: dict[int, UnitResult] = {}
-        if not missing or contents is None:
+        if not missing:
             return []
+        contents = await retried(lambda: bundle_contents(self.storage, self.user_id, self.spec.bundle))
+        if contents is None:
+            return []
+        adopted: dict[int, UnitResult] = {}
         for bundle in await self._others():
             left = [unit for unit in missing if unit.index not in adopted]
             samples = {left[(len(left) - 1) * part // (_SAMPLES - 1)] for part in range(_SAMPLES) if left}

@@ -293,7 +293,7 @@ class RayExecutor:
         )
         noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
         resource = URGENT_RESOURCE if task.urgent and self._slots.has_urgent else CHROMIUM_RESOURCE
-        stream = function.remote(task, *self._with, await self._wanted_room(resource))
+        stream = function.remote(task, *self._with, await self._wanted_room(resource, asked))
         try:
             await self._result(stream, str, what, noted.heard, begun=noted.begun)
         except RenderError as error:
@@ -323,9 +323,9 @@ class RayExecutor:
 
         return await self._where_room_is(begin, resource)
 
-    async def _wanted_room(self, resource: str) -> int | None:
+    async def _wanted_room(self, resource: str, environment: str = "") -> int | None:
         """Return how much must be free where a task is to be done; None where nobody else could do it."""
-        return self.room_mb << 20 if await self._presence.count(resource) > 1 else None
+        return self.room_mb << 20 if await self._presence.count(resource, environment) > 1 else None
 
     async def _judged(self, error: RenderError, resource: str, environment: str = "") -> RenderError:
         """Return the error of work that a node did not do, as it is or not: a final one where nobody else may."""

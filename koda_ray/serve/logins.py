@@ -22,6 +22,7 @@ from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.responses import Response
 
+from koda_ray.serve.rates import SAFE_METHODS
 from koda_ray.types import now
 
 __all__ = ["LOGIN_TTL", "Login", "Logins", "is_own_page"]
@@ -29,7 +30,6 @@ __all__ = ["LOGIN_TTL", "Login", "Logins", "is_own_page"]
 LOGIN_TTL = timedelta(days=14)
 """How long a browser stays signed in that does not come back."""
 _MAC_BYTES = 16
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def is_own_page(headers: Headers, method: str | None) -> bool:
         headers: The request's. The browser itself writes those that are looked at.
         method: HTTP's; None for a WebSocket, which needs as much as what writes.
     """
-    reads = method in _READING
+    reads = method in SAFE_METHODS
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None:
         return site == "same-origin" or (site == "none" and reads)

@@ -56,6 +56,7 @@ from koda_ray.serve.looking import only_looks
 from koda_ray.serve.preview_places import PreviewPlaces
 from koda_ray.serve.preview_texts import replaced
 from koda_ray.serve.problem import error_response
+from koda_ray.serve.rates import SAFE_METHODS
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
 from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
 from koda_ray.serve.stalls import BodyDeadline
@@ -67,7 +68,6 @@ from koda_ray.types import now
 __all__ = ["create_preview_app", "reaching"]
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-_READING = ("GET", "HEAD", "OPTIONS")
 TOO_BIG = 1009
 """How a socket ends that a message was too large for. Source: RFC 6455, section 7.4.1."""
 _PING = "vite-ping"
@@ -338,7 +338,7 @@ def _target(connection: HTTPConnection, base: str) -> str:
 
 async def _http(proxy: _Proxy, request: Request) -> Response:
     grant = _grant(proxy, request)
-    if request.method not in _READING and not grant.edit:
+    if request.method not in SAFE_METHODS and not grant.edit:
         raise Forbidden(
             "this address is for looking only; ask for one that may edit, with ?edit=true: "
             f"POST /v1/{'sessions' if grant.port is None else 'sandboxes'}/<id>/preview",

@@ -168,7 +168,9 @@ def _next(kept: KeptPast, point: str) -> MessageRecord | CheckpointRecord | None
 def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeState:
     found: str | None = None
     for since, text in kept.states:
-        if since <= rev and counts(spans, since):
+        if since > rev:
+            break
+        if counts(spans, since):
             found = text
     if found is None:
         raise too_old(kept.record.id, point)

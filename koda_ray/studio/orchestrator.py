@@ -94,12 +94,10 @@ def request_context(state: NodeState, assets: Sequence[AssetRecord]) -> dict[str
 
 def session_block(state: NodeState, assets: Sequence[AssetRecord]) -> str:
     """Write the session block that ends the instructions: the wish, the choices made, the plan, older changes."""
-    block = {**request_context(state, assets), "feedback": list(state.feedback[: _settled(state)])}
-    if settled := _told(each for each in state.pointed if each.change <= _settled(state)):
-        block["pointed"] = settled
-    else:
-        block.pop("pointed", None)
-    return f"<session>{json.dumps(block, ensure_ascii=False)}</session>"
+    count = _settled(state)
+    pointed = tuple(each for each in state.pointed if each.change <= count)
+    older = state.model_copy(update={"feedback": state.feedback[:count], "pointed": pointed})
+    return f"<session>{json.dumps(request_context(older, assets), ensure_ascii=False)}</session>"
 
 
 def _settled(state: NodeState) -> int:

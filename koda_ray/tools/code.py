@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from koda_ray.errors import QuotaExceeded, Unavailable
+from koda_ray.errors import QuotaExceeded, StorageError, Unavailable
 from koda_ray.sandbox.base import FileStamp, Sandbox, Skip, Snapshot
 from koda_ray.sandbox.policy import is_template_owned
 from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
@@ -67,6 +67,7 @@ async def code_kept(sandbox: Sandbox, room: ReadingRoom) -> AsyncGenerator[list[
     Raises:
         QuotaExceeded: The project has too much code to remember it meanwhile, or too many files to read.
         Unavailable: There was no room to read the project into.
+        StorageError: What counts the room could not be written.
     """
     before = await _remembered(sandbox, room)
     put_back: list[str] = []
@@ -75,7 +76,7 @@ async def code_kept(sandbox: Sandbox, room: ReadingRoom) -> AsyncGenerator[list[
     finally:
         try:
             put_back += await _put_back(sandbox, room, before)
-        except (Unavailable, QuotaExceeded):
+        except (Unavailable, QuotaExceeded, StorageError):
             await sandbox.destroy()
             raise
 

@@ -17,7 +17,6 @@ export class Reel {
   private video: HTMLVideoElement | null = null;
   private how: How | undefined;
   private looking = 0;
-  private last = 0;
 
   constructor(private readonly fps: number) {}
 
@@ -52,9 +51,10 @@ export class Reel {
   };
 
   pause = (): void => {
+    const { video } = this;
     this.stop();
-    this.video?.pause();
-    if (this.shown.playing) this.show({ playing: false });
+    video?.pause();
+    if (this.shown.playing) this.show({ playing: false, ...(video ? { time: video.currentTime } : {}) });
   };
 
   /** The video shows a frame that was sought, or one that it came to by itself. */
@@ -70,7 +70,7 @@ export class Reel {
 
   /** It came to its end by itself. */
   ended = (): void => {
-    if (this.how && this.video && this.shown.playing) this.goOn(this.video.duration);
+    if (this.how && this.shown.playing) this.goOn(this.how.to); // the file may be shorter than it is said to be
   };
 
   private put(time: number): void {
@@ -80,11 +80,10 @@ export class Reel {
   }
 
   private look(now: number): void {
-    this.last = now;
     this.looking = requestAnimationFrame((next) => {
       const { video, how } = this;
       if (!video || !how) return;
-      const elapsed = Math.min((next - this.last) / 1000, 0.1);
+      const elapsed = Math.min((next - now) / 1000, 0.1);
       this.look(next);
       if (how.rate > 0) {
         if (video.seeking || video.ended) return;

@@ -91,6 +91,9 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
       if (held.stage === stage) held.stage = undefined;
     };
   }, [pointing?.notes]);
+  useEffect(() => {
+    if (isClear) clear?.(true); // a page that began anew paints its ground again
+  }, [begun]);
   useKey('p', canPoint ? point : undefined);
   useKey('n', canPoint ? () => note({}) : undefined);
   useKey('f', fill);

@@ -213,7 +213,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
   );
 }
 
-export function sceneAt(time: number, scenes: Schemas['Plan']['scenes']): string {
+function sceneAt(time: number, scenes: Schemas['Plan']['scenes']): string {
   let ends = 0;
   const scene = scenes.find(({ duration }) => time < (ends += duration) - 1e-4);
   return scene ? `, scene ${scene.number} ${scene.title}` : '';
