@@ -178,4 +178,7 @@ class Koda:
     kill_process = _once(KodaClient.kill_process)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        try:
+            return self._runner.run(work)
+        finally:
+            work.close()  # an interrupt may come before it has begun
