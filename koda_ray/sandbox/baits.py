@@ -7,10 +7,11 @@ read others; where a file system does not (``noatime``), nothing is told.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["BAITED", "Baits", "bait", "lay_baits"]
+__all__ = ["BAITED", "Baits", "bait", "keys", "lay_baits", "lay_file"]
 
 BAITED = ".ssh"
 """The folder in a sandbox's home."""
@@ -25,8 +26,7 @@ def lay_baits(folder: Path) -> None:
     with suppress(FileExistsError):
         folder.mkdir(mode=0o755)
         for name in _NAMES:
-            (folder / name).write_text(_TEXT)
-            os.utime(folder / name, ns=(_NEVER_NS, 1))
+            lay_file(folder / name, _TEXT)
 
 
 def bait(folder: Path) -> Path:
@@ -34,15 +34,27 @@ def bait(folder: Path) -> Path:
     return folder / _NAMES[-1]
 
 
+def keys(folder: Path) -> list[Path]:
+    """All of them."""
+    return [folder / name for name in _NAMES]
+
+
+def lay_file(file: Path, text: str) -> None:
+    """Write one, as nobody has read it yet."""
+    file.write_text(text)
+    file.chmod(0o644)
+    os.utime(file, ns=(_NEVER_NS, 1))
+
+
 class Baits:
     """Those of one sandbox.
 
     Args:
-        folder: Where they were laid; one that has none has never been looked for.
+        files: Where they were laid; one that is not there has never been looked for.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._files = [folder / name for name in _NAMES]
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
         self._total = 0
 
     def total(self) -> int:

@@ -5,6 +5,7 @@ What lies where, in the folder ``docker`` of a deployment's own below SANDBOX_PA
     installation     a random name for everything that is made from this folder at the engine
     sbx_.../
       sandbox.json   its record; without it the sandbox does not exist
+      .decoys/       what it sees in place of the database and of other sandboxes
       NAME.lock      held by whoever keeps the way out of a process that outlives its starter (``holder``)
       NAME.log       what that process asked for and was refused
       in/            the only folder that the container sees, read-only, as /run/koda
@@ -48,6 +49,7 @@ from koda_ray.cancellation import finish, see_through
 from koda_ray.errors import InvalidInput, KodaError, SandboxError, SandboxNotFound
 from koda_ray.sandbox import docker_covers
 from koda_ray.sandbox.base import SandboxInfo
+from koda_ray.sandbox.decoys import DECOYS, Decoys
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.docker_ahead import Ahead, Maker
 from koda_ray.sandbox.docker_folders import DockerFolders, clear, container_name, folder_inside, intend
@@ -108,7 +110,9 @@ class DockerProvider:
         self._engine = Engine(address)
         plan, here = plan or ContainerPlan(), self._engine.address
         covers = plan.shares_kernel and os.geteuid() == 0 and here.startswith("unix:")
-        self._plan = replace(plan, traced=can_be_traced(plan.runtime, engine=here), covers=covers)
+        decoys = Decoys(sandboxes=root, database=plan.database) if covers else None
+        traced = can_be_traced(plan.runtime, engine=here)
+        self._plan = replace(plan, traced=traced, covers=covers, decoys=decoys)
         self._held = Held[DockerSandbox]()
         self._ahead = Ahead(warm, folders=self._folders)
 
@@ -294,16 +298,15 @@ class DockerProvider:
             if not kind:
                 labels |= {SESSION: session_id, PERSON: user_id}
             record = await asyncio.to_thread(intend, directory, record)
-            await self._engine.create(
-                self._plan.spec(
-                    sandbox_id,
-                    image=image,
-                    secret=secret,
-                    labels=labels,
-                    folder=str(folder_inside(record)),
-                    known=image == self._image,
-                )
+            spec = self._plan.spec(
+                sandbox_id,
+                image=image,
+                secret=secret,
+                labels=labels,
+                folder=str(folder_inside(record)),
+                known=image == self._image,
             )
+            await self._engine.create(replace(spec, watched=self._plan.watched(directory)))
             # the socket is there before whoever dials it
             sandbox = await self._hold(record, secret=secret, start=True)
             await self._cover(sandbox_id)
@@ -325,7 +328,14 @@ class DockerProvider:
             trace = GvisorTrace(Path(record.preview_socket).parent, look=lambda: self._ours(record.id), private=private)
         sandbox = DockerSandbox(
             record,
-            way_in=WayIn(record.id, link, look=lambda: self._ours(record.id), is_known=known, trace=trace),
+            way_in=WayIn(
+                record.id,
+                link,
+                look=lambda: self._ours(record.id),
+                is_known=known,
+                trace=trace,
+                decoys=Decoys.looked_for(self._root / record.id / DECOYS),
+            ),
             limits=self._plan.limits,
             way_out=self._way_out(record),
             destroy=lambda: self.destroy(record.id),

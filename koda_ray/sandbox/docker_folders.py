@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from koda_ray.sandbox.decoys import DECOYS, Decoys
 from koda_ray.sandbox.deployment import installation
 from koda_ray.sandbox.disk import remove_tree
 from koda_ray.sandbox.preview import short_folder, socket_path
@@ -87,6 +88,7 @@ def intend(directory: Path, record: Record) -> Record:
     folder = folder_inside(record)
     folder.mkdir()
     folder.chmod(0o755)
+    Decoys.lay(directory / DECOYS)
     return record
 
 

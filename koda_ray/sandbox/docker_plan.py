@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koda_ray.sandbox.decoys import DECOYS, Decoys
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.engine import ContainerSpec, Image
 from koda_ray.sandbox.image import AGENT, PACKAGES, TEMPLATE
@@ -41,6 +43,8 @@ class ContainerPlan:
         runtime: ``runsc`` for gVisor; the engine's default when None.
         private: Places of this machine that nobody inside has any business with: who looks for them is told of, where
             that can be heard.
+        database: The file of this machine that the database is in.
+        decoys: What stands in each in place of this program's own; None where nobody would hear that it was read.
         traced: Whether the kernel of each tells of what it refuses (``gvisor_trace``).
         covers: Whether this program may lay files over some of each one's ``/proc`` (``docker_covers``).
     """
@@ -48,6 +52,8 @@ class ContainerPlan:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     runtime: str | None = None
     private: tuple[str, ...] = ()
+    database: Path | None = None
+    decoys: Decoys | None = None
     traced: bool = False
     covers: bool = False
 
@@ -64,12 +70,20 @@ class ContainerPlan:
             limits=ResourceLimits.of(settings),
             runtime=settings.sandbox_runtime,
             private=tuple(str(path.absolute()) for path in private),
+            database=settings.database_path,
         )
 
     def kind(self, image: Image) -> str:
         """Tell what a container of this provider is made of from any other's."""
-        given = asdict(self.spec("", image="", secret="", labels={}, folder="", known=True))
+        spec = self.spec("", image="", secret="", labels={}, folder="", known=True)
+        given = asdict(replace(spec, watched=self.watched(Path())))
         return hashlib.sha256(json.dumps([image.id, given], sort_keys=True).encode()).hexdigest()[:16]
+
+    def watched(self, directory: Path) -> Mapping[str, str]:
+        """Say what of a sandbox's own folder stands where in its container, in place of what is this program's."""
+        if self.decoys is None:
+            return {}
+        return {str(ours): place for place, ours in self.decoys.shown(directory / DECOYS).items()}
 
     def spec(
         self, sandbox_id: str, *, image: str, secret: str, labels: Mapping[str, str], folder: str, known: bool

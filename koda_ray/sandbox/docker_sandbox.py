@@ -443,6 +443,8 @@ class DockerSandbox:
     def _note_counts(self, answer: Message) -> None:
         for refused, times in cast("dict[Counted, int]", answer["refused"]).items():
             note(self.id, refused, times=int(times))
+        if read := self._way_in.decoys_read():
+            note(self.id, "bait", times=read)
         for call, times in cast("dict[str, int]", answer["calls"]).items():
             note(self.id, "call", call=call, times=int(times))
         if self._way_in.trace is not None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from koda_ray.errors import SandboxError, SandboxNotFound
+from koda_ray.sandbox.baits import Baits
 from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.frames import Message, receive, revive, send
 from koda_ray.sandbox.gvisor_trace import GvisorTrace
@@ -32,6 +33,7 @@ class WayIn:
         look: Looks at the container; None when it is gone.
         is_known: Whether there still is a record of the sandbox.
         trace: What the container's kernel tells; None where it does not.
+        decoys: What the container sees in place of this program's own.
 
     Attributes:
         living: Where the sandbox is in its life, as far as is known here.
@@ -44,7 +46,8 @@ class WayIn:
         *,
         look: Callable[[], Awaitable[Container | None]],
         is_known: Callable[[], bool],
-        trace: GvisorTrace | None = None,
+        trace: GvisorTrace | None,
+        decoys: Baits,
     ) -> None:
         self._id = sandbox_id
         self.link = link
@@ -52,6 +55,13 @@ class WayIn:
         self.living = Living()
         self._is_known = is_known
         self.trace = trace
+        self._decoys = decoys
+        self._decoys_read = decoys.total()
+
+    def decoys_read(self) -> int:
+        """Say how often what is in place of this program's own was found to have been read since the last time."""
+        before, self._decoys_read = self._decoys_read, self._decoys.total()
+        return self._decoys_read - before
 
     async def is_alive(self) -> bool:
         """Whether the container runs and its first process answers; one that does not may again."""

@@ -11,7 +11,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 
@@ -40,6 +40,8 @@ class ContainerSpec:
     labels: Mapping[str, str]
     folders: Mapping[str, str]
     """Folders of this machine and where they are seen inside, read-only."""
+    watched: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files and folders of root's, the same: what nobody inside may change, and the kernel keeps when it is read."""
     tmpfs: Mapping[str, str]
     memory_bytes: int
     shm_bytes: int
@@ -343,7 +345,10 @@ def _facts(api: Any) -> EngineFacts:
 def _create(api: Any, spec: ContainerSpec, *, habits: _Habits) -> None:
     profile = asking_profile() if spec.asks and habits.own_filter else None
     host = api.create_host_config(
-        binds=[f"{outside}:{inside}:ro" for outside, inside in spec.folders.items()],
+        binds=[
+            *(f"{outside}:{inside}:ro" for outside, inside in spec.folders.items()),
+            *(f"{outside}:{inside}:rw" for outside, inside in spec.watched.items()),
+        ],
         cap_drop=["ALL"],
         cgroup_parent=habits.group or None,
         cpu_shares=int(spec.cpus * 1024),  # a process's for each processor that it may use

@@ -31,7 +31,7 @@ from typing import TypeVar, cast
 from koda_ray import seccomp
 from koda_ray.errors import KodaError, NotFound, SandboxError
 from koda_ray.sandbox import policy
-from koda_ray.sandbox.baits import BAITED, Baits, lay_baits
+from koda_ray.sandbox.baits import BAITED, Baits, keys, lay_baits
 from koda_ray.sandbox.base import FileStamp, ProcessInfo
 from koda_ray.sandbox.counts import Counts
 from koda_ray.sandbox.covered import Covered
@@ -97,7 +97,7 @@ class _Inside:
         self._tree = ProjectTree(project, stage=self._stage, owner=None, disk=disk)
         self._offspring = Offspring()
         lay_baits(_HOME / BAITED)
-        baits = Baits(_HOME / BAITED)
+        baits = Baits(keys(_HOME / BAITED))
         environment = Covered((FIRST_ENVIRONMENT,), "read", never_ns=NEVER_NS)
         self._counts = Counts(
             {

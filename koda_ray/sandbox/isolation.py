@@ -133,6 +133,7 @@ class Jail:
         project: The project on this machine.
         etc: A directory with ``passwd``, ``group`` and ``hosts`` for the inside.
         terminals: What the inside sees as ``TERMINALS`` in its home.
+        decoys: What it sees in place of this program's own, by where.
         baits: What it sees as ``BAITED`` there; one of its files is what the first process had for an environment.
         trigger: The file that it sees in place of those of ``triggers``.
         node_modules: Installed packages, shown read-only in the project; None where the project has its own.
@@ -143,6 +144,7 @@ class Jail:
 
     project: Path
     terminals: Path
+    decoys: Mapping[str, Path]
     baits: Path
     trigger: Path
     etc: Path
@@ -202,6 +204,7 @@ class Jail:
         line += ["--bind", str(self.project), PROJECT_ROOT]
         line += ["--bind-try", str(self.terminals), f"{_HOME}/{TERMINALS}"]
         line += ["--bind-try", str(self.baits), f"{_HOME}/{BAITED}"]  # read-only, nobody would keep when one is read
+        line += _standing(self.decoys)
         if self.node_modules is not None:
             line += ["--ro-bind", str(self.node_modules), f"{PROJECT_ROOT}/node_modules"]
         for name in ("passwd", "group", "hosts"):
@@ -236,6 +239,16 @@ class Jail:
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a process inside; nothing of this process's own is in it."""
         return {**base_environment(self.node, self.limits), **checked_environment(extra)}
+
+
+def _standing(decoys: Mapping[str, Path]) -> list[str]:
+    """Have bubblewrap show files and folders of ours, each in folders that all may pass through."""
+    line: list[str] = []
+    for place, ours in decoys.items():
+        for folder in reversed(Path(place).parents[:-1]):
+            line += ["--perms", "0755", "--dir", str(folder)]
+        line += ["--bind-try", str(ours), place]  # read-only, nobody would keep when one is read
+    return line
 
 
 def _taking(filter_fd: int, door_fd: int) -> list[str]:

@@ -39,6 +39,8 @@ class ResourceLimits:
     cpus: float = 2.0
     scratch_bytes: int = 256 * _MB
     open_files: int = 8192
+    soft: bool = False
+    """Whether they are held by watchdog even where the kernel could; for tests of the watchdog."""
 
     @classmethod
     def of(cls, settings: Settings) -> ResourceLimits:

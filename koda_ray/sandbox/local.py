@@ -43,6 +43,7 @@ from koda_ray.sandbox.baits import BAITED, lay_baits
 from koda_ray.sandbox.bare import Bare
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder
+from koda_ray.sandbox.decoys import DECOYS, Decoys
 from koda_ray.sandbox.deployment import Place, local_place
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, sweep_probes, unmount
 from koda_ray.sandbox.egress.process import EgressSocket
@@ -79,7 +80,7 @@ class LocalProvider:
         limits: What each may use.
         unsafe: Whether to run without isolation where this machine cannot isolate.
         egress: What commands may reach that ask for the network, in each sandbox; nothing when None.
-        soft: Whether to hold limits by watchdog even where the kernel could; for tests of the watchdog.
+        database: The file that the database is in: who looks for it inside is told of.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class LocalProvider:
         limits: ResourceLimits | None = None,
         unsafe: bool = False,
         egress: Egress | None = None,
-        soft: bool = False,
+        database: Path | None = None,
     ) -> None:
         self._root = root.absolute()
         self._template = template.absolute()
         self._limits = limits or ResourceLimits()
         self._unsafe = unsafe
         self._egress = egress or Egress()
-        self._soft = soft
+        self._decoys = Decoys(sandboxes=self._root, database=database)
         self._held = Held[LocalSandbox]()
 
     @classmethod
@@ -109,6 +110,7 @@ class LocalProvider:
             limits=ResourceLimits.of(settings),
             unsafe=settings.sandbox_local_unsafe,
             egress=Egress.of(settings),
+            database=settings.database_path,
         )
 
     @property
@@ -224,6 +226,7 @@ class LocalProvider:
         return Jail(
             project=disk / "project",
             terminals=disk / TERMINALS,
+            decoys=self._decoys.shown(disk / DECOYS),
             baits=disk / BAITED,
             trigger=written(disk / TRIGGERS),
             etc=directory / "etc",
@@ -289,8 +292,8 @@ class LocalProvider:
         isolated = self._isolated()
         find_node()
         directory = self._root / sandbox_id
-        groups_root = None if self._soft else cgroup.find()
-        tmpfs = not self._soft and can_mount(self._root)
+        groups_root = None if self._limits.soft else cgroup.find()
+        tmpfs = not self._limits.soft and can_mount(self._root)
         disk = directory / "disk"
         try:
             # first, since it is by its folder that one is found whose making is cut off
@@ -369,6 +372,7 @@ class LocalProvider:
         if user is not None:
             os.chown(disk / TERMINALS, user, user)
         lay_baits(disk / BAITED)
+        Decoys.lay(disk / DECOYS)
         lay_trigger(disk / TRIGGERS)
         if record.image:
             copy_folder(Path(record.image), disk / "project", user=user)

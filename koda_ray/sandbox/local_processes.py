@@ -11,9 +11,10 @@ from pathlib import Path
 
 from koda_ray.errors import KodaError
 from koda_ray.sandbox import cgroup
-from koda_ray.sandbox.baits import BAITED, Baits
+from koda_ray.sandbox.baits import BAITED, Baits, keys
 from koda_ray.sandbox.bare import MARKER, Bare, new_mark
 from koda_ray.sandbox.counts import Counts
+from koda_ray.sandbox.decoys import DECOYS, Decoys
 from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.invocation import Invocation
 from koda_ray.sandbox.isolation import CallFilter, Jail, can_be_heard, launcher
@@ -65,12 +66,13 @@ class LocalProcesses:
         self._exceeded: dict[Confined, tuple[str, str]] = {}
         self._denials = Denials()
         hard_disk = record.disk == "tmpfs"
+        baits, decoys = Baits(keys(disk / BAITED)), Decoys.looked_for(disk / DECOYS)
         self._counts = Counts(
             {
                 "memory": self.ended_for_memory,
                 "processes": lambda: cgroup.pids_refused(self._groups),
                 "network": self._denials.not_reached,
-                "bait": Baits(disk / BAITED).total,
+                "bait": lambda: baits.total() + decoys.total(),
                 "trigger": Trigger(disk / TRIGGERS).total,
                 "daemon": lambda: self._daemons + sum(process.daemons for process in self._running),
             },

@@ -14,6 +14,8 @@ something about it at no cost to those that try nothing:
   (``offered``). Many servers that are told no address do so, node's among them: this alone is no attack;
 - ``bait``: keys in the home's ``.ssh`` that are none, and were read (``baits``): who does looks for somebody else's, as
   an install script may; the same of the first process's environment (``ps`` does that as well);
+- ``bait`` as well: what stands in a sandbox where the database and the folder of sandboxes are outside, and was read
+  (``decoys``): locally, and in containers of runc's where this program is root on the engine's machine;
 - ``trigger``: what takes a machine down or over (``/proc/sysrq-trigger`` and the like), and was written: it is a file
   that nobody acts upon (``triggers``). That and the environment locally, and in containers of runc's where this program
   is root on the engine's machine (``docker_covers``);
@@ -31,8 +33,8 @@ What is not seen, though it is refused all the same (README.md tells operators o
   first process wait for itself, since it has the filter too, and locally ends what outlives whoever answers. The kernel
   tells nobody of an open that it refuses. Where a command's own words or a path given to this program say it, that is
   noted;
-- what is simply not there, such as this program's environment, its database and other sandboxes' files, whoever looks
-  for it, an install script or a command: there is nothing that refuses it;
+- what is simply not there, such as a file of another sandbox whose id somebody knows, whoever looks for it, an install
+  script or a command: there is nothing that refuses it. Where nobody may lay bait that goes for the database, too;
 - in a container of somebody's own image, or where somebody has set the engine's filter of system calls, those that it
   refuses (mounts, namespaces, kernel modules): a refusal outranks a question (``engine_filter``). Under gVisor the
   calls that the filter refuses (``ptrace``, namespaces, files that lend their owner's rights): its kernel tells of none

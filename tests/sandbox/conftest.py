@@ -87,10 +87,18 @@ def boxes(tmp_path: Path) -> Path:
     return tmp_path / "boxes"
 
 
+def database_of(boxes: Path) -> Path:
+    """Where the database would be that goes with such a folder."""
+    return boxes.parent / "koda.db"
+
+
 @pytest.fixture
 def provider(boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
     return LocalProvider(
-        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits
+        root=boxes,
+        template=TemplateProject(folder=template, node_modules=node_modules),
+        limits=limits,
+        database=database_of(boxes),
     )
 
 
@@ -271,7 +279,8 @@ def docker_leftovers(boxes: Path, docker_address: str) -> Iterator[DockerLeftove
 async def docker_provider(
     boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
-    provider = DockerProvider(root=boxes, image=docker_image, plan=ContainerPlan(limits=limits), address=docker_address)
+    plan = ContainerPlan(limits=limits, database=database_of(boxes))
+    provider = DockerProvider(root=boxes, image=docker_image, plan=plan, address=docker_address)
     yield provider
     await provider.close()
 
@@ -280,7 +289,7 @@ async def docker_provider(
 async def gvisor_provider(
     boxes: Path, docker_address: str, docker_image: str, limits: ResourceLimits, docker_leftovers: DockerLeftovers
 ) -> AsyncIterator[DockerProvider]:
-    plan = ContainerPlan(limits=limits, runtime="runsc", private=(str(boxes.parent / "koda.db"),))
+    plan = ContainerPlan(limits=limits, runtime="runsc", private=(str(database_of(boxes)),))
     provider = DockerProvider(root=boxes, image=docker_image, plan=plan, address=docker_address)
     yield provider
     await provider.close()

@@ -15,6 +15,7 @@ import pytest
 
 from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox import docker_way_in
+from koda_ray.sandbox.baits import Baits
 from koda_ray.sandbox.docker_way_in import WayIn
 from koda_ray.sandbox.engine import Container
 from koda_ray.sandbox.link import Link
@@ -42,7 +43,7 @@ class Place:
         self.link = Link(folder, secret=self.secret)
         self.folder = folder
         self.looks_left: int | None = None
-        self.way_in = WayIn("sbx_a", self.link, look=self._look, is_known=lambda: True)
+        self.way_in = WayIn("sbx_a", self.link, look=self._look, is_known=lambda: True, trace=None, decoys=Baits([]))
         self.process: asyncio.subprocess.Process
 
     async def start(self) -> None:

@@ -33,7 +33,9 @@ async def soft(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> AsyncIterator[LocalSandbox]:
     provider = LocalProvider(
-        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+        root=boxes,
+        template=TemplateProject(folder=template, node_modules=node_modules),
+        limits=replace(limits, soft=True),
     )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     yield made
@@ -83,7 +85,9 @@ async def test_the_watchdog_counts_what_is_mapped_where_it_lies(
     """Forty megabytes of a file are mapped, twice: less than the limit, of which each count alone is half."""
     limits = replace(limits, memory_bytes=80 * MB)
     provider = LocalProvider(
-        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+        root=boxes,
+        template=TemplateProject(folder=template, node_modules=node_modules),
+        limits=replace(limits, soft=True),
     )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     kept = "syscall(9, 0, 40 << 20, 3, 0x8001, $fd, 0) > 0 or exit 7; my $p = fork; sleep 2; $p and wait; print 'kept'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,5 +26,7 @@ class TestLocalWithoutGroupsAndMounts(SandboxConformance):
     @pytest.fixture
     def provider(self, boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits) -> LocalProvider:
         return LocalProvider(
-            root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+            root=boxes,
+            template=TemplateProject(folder=template, node_modules=node_modules),
+            limits=replace(limits, soft=True),
         )

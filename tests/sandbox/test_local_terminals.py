@@ -100,7 +100,9 @@ async def test_what_terminals_keep_counts_as_disk(
     boxes: Path, template: Path, node_modules: Path, limits: ResourceLimits, leftovers: Leftovers
 ) -> None:
     soft = LocalProvider(
-        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+        root=boxes,
+        template=TemplateProject(folder=template, node_modules=node_modules),
+        limits=replace(limits, soft=True),
     )
     box = await soft.create(sandbox_id=leftovers.new_id(), session_id="", user_id="usr_a")
     try:

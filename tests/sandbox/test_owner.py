@@ -34,6 +34,7 @@ pytestmark = pytest.mark.sandbox
 
 _OWNER = """
 import asyncio, json, sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from koda_ray.sandbox.local import LocalProvider
@@ -45,7 +46,7 @@ async def main():
     provider = LocalProvider(
         root=Path(given["boxes"]),
         template=TemplateProject(folder=Path(given["template"]), node_modules=Path(given["node_modules"])),
-        limits=small_limits(), soft=given["soft"],
+        limits=replace(small_limits(), soft=given["soft"]),
     )
     sandbox = await provider.create(sandbox_id=given["id"], session_id="ses_a", user_id="usr_a")
     await sandbox.write_files({"src/kept.ts": b"kept"})

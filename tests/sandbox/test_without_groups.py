@@ -27,7 +27,9 @@ async def narrow(
     """A sandbox with one processor and 64 processes, which no control group holds it to."""
     limits = replace(limits, cpus=1.0)
     provider = LocalProvider(
-        root=boxes, template=TemplateProject(folder=template, node_modules=node_modules), limits=limits, soft=True
+        root=boxes,
+        template=TemplateProject(folder=template, node_modules=node_modules),
+        limits=replace(limits, soft=True),
     )
     made = await provider.create(sandbox_id=leftovers.new_id(), session_id="ses_a", user_id="usr_a")
     yield made

@@ -14,7 +14,7 @@ import pytest
 
 from koda_ray.config import REPO_ROOT
 from tests.sandbox.attacks.doing import sh
-from tests.sandbox.conftest import AnyProvider, AnySandbox, gvisor_too
+from tests.sandbox.conftest import AnyProvider, AnySandbox, database_of, gvisor_too
 from tests.sandbox.leftovers import Leftovers
 from tests.sandbox.refusals import refusals
 
@@ -41,7 +41,7 @@ async def test_the_environment_of_the_backend_is_not_there(
 async def test_files_of_the_machine_are_not_there(
     sandbox: AnySandbox, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    secret = tmp_path / "koda.db"
+    secret = tmp_path / "keys.txt"
     secret.write_text("the secret")
     secret.chmod(0o644)
     closed = [secret, REPO_ROOT, "/root", "/etc/shadow", "/proc/1/root/etc/shadow"]
@@ -50,10 +50,29 @@ async def test_files_of_the_machine_are_not_there(
     for path in closed:
         code, text = await sh(sandbox, f"cat {path} || ls {path}/")
         assert code != 0, f"{path}: {text[:200]}"
-        if path in (secret, "/etc/shadow"):
+        if path == "/etc/shadow":
             assert refusals(capsys, sandbox.id) == _told(kind, gvisor="path")
     _, text = await sh(sandbox, "cat /etc/passwd")
     assert "user:" in text and text != Path("/etc/passwd").read_text()
+
+
+@gvisor_too
+async def test_the_database_is_not_there_and_who_reads_it_is_told_of(
+    sandbox: AnySandbox, kind: str, boxes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = database_of(boxes)
+    database.write_text("the secret")
+    database.chmod(0o644)
+    script = f"console.log(require('fs').readFileSync('{database}', 'latin1'))"
+    for look in (("cat", str(database)), ("node", "-e", script)):
+        done = await sandbox.run(look)
+        assert "the secret" not in done.stdout + done.stderr
+        assert refusals(capsys, sandbox.id) == _told(kind, local="bait", docker="bait", gvisor="path")
+    await sh(sandbox, f"echo mine > {database}; rm {database}; touch -d @0 {database}")
+    assert refusals(capsys, sandbox.id) <= _told(kind, gvisor="path")
+    _, text = await sh(sandbox, f"cat {database}")
+    assert "mine" not in text and database.read_text() == "the secret"
+    assert refusals(capsys, sandbox.id) == _told(kind, local="bait", docker="bait", gvisor="path")
 
 
 @gvisor_too
@@ -91,7 +110,10 @@ async def test_another_sandbox_is_not_there(
         assert "another's secret" not in text and "sleep 60" not in text
         pids = [line for line in text.splitlines() if line.isdigit()]
         assert len(pids) <= 6
-        assert refusals(capsys, sandbox.id) >= _told(kind, gvisor="path")
+        refusals(capsys, sandbox.id)
+        _, text = await sh(sandbox, f"ls {boxes}; cat {boxes}/*/disk/project/src/*")
+        assert "another's secret" not in text and other.id not in text
+        assert refusals(capsys, sandbox.id) == _told(kind, local="bait", docker="bait", gvisor="path")
         await sh(sandbox, "kill -9 -1")
         assert (await other.processes())[0].running
     finally:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -130,8 +131,7 @@ async def test_whoever_destroys_a_sandbox_ends_its_proxy(
         LocalProvider(
             root=boxes,
             template=TemplateProject(folder=template, node_modules=node_modules),
-            limits=limits,
-            soft=soft,
+            limits=replace(limits, soft=soft),
             egress=Egress(rules=rules),
         )
         for _ in range(2)
