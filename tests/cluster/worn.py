@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import ray
 from ray._private.state import state
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from koda_ray.actors.host import RENDERS_PREFIX, SESSION_PREFIX
 from koda_ray.actors.leased_job import OVER
@@ -111,22 +113,26 @@ def _works_on(node: str) -> list[str]:
 def skewed(env: dict[str, str], off_s: int) -> dict[str, str]:
     """Return what a machine is started with whose clock is off."""
     library = Path("/tmp/skewed.so")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_SKEWED)], check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_SKEWED), "-ldl"], check=True)
     return {**env, "LD_PRELOAD": str(library), "KODA_TEST_SKEW_S": str(off_s)}
 
 
 def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[dict[str, Any]]]:
     """Return what puts work on a machine whose clock is off, beside a janitor and a reader whose clocks are right."""
 
-    async def lose(world: World, _first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
+    async def lose(world: World, first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
         store = world.store
-        other = CutMachine.worker(2, skewed(env, off_s))
 
         async def joined() -> bool:
-            return await asyncio.to_thread(other.is_alive)
+            await asyncio.to_thread(lambda: _take_rest(first.node))
+            other = CutMachine.worker(2, skewed(env, off_s))
+            await comes_true(lambda: asyncio.to_thread(other.is_alive), "the machine joins")
+            others.append(other)
+            return True
 
-        async with at_work(world, before=lambda: comes_true(joined, "the machine joins")) as (session, job):
-            node = await asyncio.to_thread(lambda: other.node)
+        others: list[CutMachine] = []
+        async with at_work(world, before=joined) as (session, job):
+            node = await asyncio.to_thread(lambda: others[0].node)
             there = await asyncio.to_thread(_works_on, node)
             leases: list[float] = []
             epochs: set[tuple[int, int]] = set()
@@ -157,8 +163,21 @@ def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[
 
 
 def _for_the_janitor(env: dict[str, str]) -> CutMachine:
-    """Start a machine with room for nothing else."""
-    return CutMachine.worker(1, env, offers={SESSION_RESOURCE: COORDINATOR_SHARE})
+    """Start a machine that renders nothing; Ray has no machine offer a part of a place."""
+    return CutMachine.worker(1, env, offers={SESSION_RESOURCE: 1})
+
+
+def _take_rest(node: str) -> None:
+    """Leave room for nothing on a machine with one place, on which the janitor is."""
+
+    class Taken:
+        def is_there(self) -> bool:
+            return True
+
+    there = cast("Any", NodeAffinitySchedulingStrategy)(node_id=node, soft=False)
+    options = {"num_cpus": 0, "resources": {SESSION_RESOURCE: 1 - COORDINATOR_SHARE}, "scheduling_strategy": there}
+    taken = cast("Any", ray.remote(**options)(Taken)).options(name="taken", lifetime="detached").remote()
+    assert ray.get(taken.is_there.remote())
 
 
 def _small(env: dict[str, str]) -> CutMachine:
