@@ -45,6 +45,7 @@ from koda_ray.serve.auth import Authenticator, decide
 from koda_ray.serve.backlog import HeldBack
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
+from koda_ray.serve.inflow import CALLBACK, TakenAsAsked
 from koda_ray.serve.preview import create_preview_app, reaching
 from koda_ray.serve.preview_server import PreviewServer
 from koda_ray.serve.signing import Signer, signing_key
@@ -173,7 +174,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
             await store.close()
 
     app = create_app(deps, running=running)
-    app.middleware_stack = HeldBack(app.build_middleware_stack())
+    app.middleware_stack = HeldBack(TakenAsAsked(app.build_middleware_stack()))
     return app
 
 
@@ -300,6 +301,7 @@ def _init_ray(settings: Settings) -> str | None:
     os.environ.setdefault("PYTHONNODEBUGRANGES", "1")
     # Serve ends a proxy that is not ready in 5 s and begins again: on a busy machine none gets ready then
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
+    os.environ.setdefault(*CALLBACK)
     init(
         address="local",
         namespace=NAMESPACE,

@@ -93,8 +93,8 @@ def _too_large(scope: Scope, limit: int, seen: str) -> Response:
 class Refusals:
     """Answers requests whose bodies are not wanted, of which a few are read on at once.
 
-    Whoever stands before this application (Ray Serve's proxy) keeps what it has read of a body until it is asked for:
-    if every refused upload were read to its limit, a few dozen of them would fill the machine without a key.
+    What is read on goes through Ray Serve's proxy as any body does: if every refused upload were read to its limit, a
+    few dozen senders without a key would have the processors.
 
     Args:
         reading: How many are read on at once; the others are cut off, and may miss the reason.

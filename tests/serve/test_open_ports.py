@@ -32,6 +32,8 @@ pytestmark = [
 
 KEY = "a" * 32
 MB = 1 << 20
+MOST_BYTES = 3 * MB
+"""What an upload costs until it is asked for: what waits in Serve's proxy and what its server reads, with copies."""
 ASKED = (
     "ray.rpc.NodeInfoGcsService/GetAllNodeInfo", "ray.rpc.InternalKVGcsService/InternalKVKeys",
     "ray.rpc.JobInfoGcsService/AddJob", "ray.rpc.ActorInfoGcsService/ListNamedActors",
@@ -142,28 +144,44 @@ async def over_http(http: httpx.AsyncClient, port: int, session_id: str, *, has_
     return answered
 
 
-async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server) -> None:
-    """Sixty uploads of 5 GB each, in chunks and without a key: each is told why, and then cut off."""
-
-    async def send() -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
-        head = f"POST /v1/assets HTTP/1.1\r\nHost: 127.0.0.1:{port_of(server)}\r\nTransfer-Encoding: chunked\r\n\r\n"
-        writer.write(head.encode())
-        sent, chunk = 0, b"100000\r\n" + bytes(MB) + b"\r\n"
-        # read while it is sent, as clients do: what came before a connection was cut off is lost with it otherwise
-        answer = asyncio.create_task(reader.readline())
+async def endless(port: int, sent: dict[int, int], number: int) -> str:
+    """Send a body of 5 GB in chunks, without a key, while somebody takes it; return the answer's first line."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /v1/assets HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode())
+    chunk = b"100000\r\n" + bytes(MB) + b"\r\n"
+    # read while it is sent, as clients do: what came before a connection was cut off is lost with it otherwise
+    answer = asyncio.create_task(reader.readline())
+    try:
         with contextlib.suppress(OSError):
-            while sent < 5 << 30:
+            while sent[number] < 5 << 30:
                 writer.write(chunk)
-                await asyncio.wait_for(writer.drain(), 60)
-                sent += MB
-        assert (await asyncio.wait_for(answer, 60)).startswith(b"HTTP/1.1 401 "), "each is told why"
+                await asyncio.wait_for(writer.drain(), 200)
+                sent[number] += MB
+        return (await asyncio.wait_for(answer, 60)).decode()
+    finally:
         writer.close()
-        return sent
 
+
+@contextlib.contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    """Have the replicas do nothing: no refusal could come later."""
+    replicas = [process for process in processes(server) if "ServeReplica:koda:api" in process.name()]
+    assert replicas
+    for replica in replicas:
+        replica.suspend()
+    try:
+        yield
+    finally:
+        for replica in replicas:
+            replica.resume()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late: bool) -> None:
+    """Sixty uploads of 5 GB each, without a key: none is taken, each is told why once somebody can, and cut off."""
     watched = {process.pid: process for process in processes(server) if "ray::" in process.name()}
-    before = sum(process.memory_info().rss for process in watched.values())
-    most = before
+    before = most = sum(process.memory_info().rss for process in watched.values())
 
     async def watch() -> None:
         nonlocal most
@@ -171,11 +189,19 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server) -> N
             most = max(most, sum(process.memory_info().rss for process in watched.values() if process.is_running()))
             await asyncio.sleep(0.05)
 
-    watching = asyncio.create_task(watch())
-    sent = await asyncio.gather(*(send() for _ in range(60)))
+    watching, sent = asyncio.create_task(watch()), dict.fromkeys(range(60), 0)
+    with stopped(server) if late else contextlib.nullcontext():
+        answers = [asyncio.create_task(endless(port_of(server), sent, number)) for number in sent]
+        if late:
+            was = -1
+            while (now_sent := sum(sent.values())) != was:  # until nobody can send any more
+                was = now_sent
+                await asyncio.sleep(3)
+            assert not any(answer.done() for answer in answers)
+    assert {(await answer).split()[1] for answer in answers} == {"401"}, "each is told why"
     watching.cancel()
-    assert max(sent) < 5 << 30, "each was cut off"
-    assert most - before < 600 * MB, "as much as each may send would be 4 GB"
+    assert max(sent.values()) < 5 << 30, "each was cut off"
+    assert most - before < len(sent) * MOST_BYTES
 
 
 async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Server) -> None:
