@@ -10,7 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.types import Scope
 
 from koda_ray import __version__
 from koda_ray.events import Envelope
@@ -25,6 +27,7 @@ from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
+from koda_ray.serve.pages import MAX_PAGE_JSON_BYTES, is_json
 from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.rates import CHANGE_LESS, Rates
@@ -71,6 +74,7 @@ async def _nothing() -> AsyncGenerator[None]:
 
 MAX_JSON_BYTES = 1024 * 1024
 """Limit for every body but an upload's: a prompt of 20,000 characters, each escaped, is a quarter of this."""
+_PAGES = ("/v1/renders", "/v1/renders/batches")
 
 
 def create_app(
@@ -106,14 +110,23 @@ def create_app(
                 await providers.close()
 
     callers = Callers(deps.auth)
-    sendings = ("/v1/assets", "/v1/renders", "/v1/renders/batches", "/v1/images")
     uploads = deps.settings.max_body_mb * 1024 * 1024
 
-    def spools(path: str) -> bool:
-        return path.endswith(sendings) or sandbox_files.takes_files(path)
+    def lies_on_disk(scope: Scope) -> bool:
+        path = scope["path"]
+        if path.endswith(_PAGES):
+            return not is_json(Headers(scope=scope))
+        return path.endswith(("/v1/assets", "/v1/images")) or sandbox_files.takes_files(path)
 
-    def limit_bytes(path: str) -> int:
-        return uploads if spools(path) else MAX_JSON_BYTES
+    def limit_bytes(scope: Scope) -> int:
+        if lies_on_disk(scope):
+            return uploads
+        return MAX_PAGE_JSON_BYTES if scope["path"].endswith(_PAGES) else MAX_JSON_BYTES
+
+    def rooms(scope: Scope) -> tuple[Unpacking, ...]:
+        if not lies_on_disk(scope):
+            return ()
+        return (app.state.folders, app.state.disk) if scope["path"].endswith("/v1/images") else (app.state.disk,)
 
     app = FastAPIOffline(
         title="koda_ray",
@@ -145,7 +158,7 @@ def create_app(
             Middleware(Traced),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
-            Middleware(BodyRoom, room=lambda: app.state.disk, limit_bytes=limit_bytes, spools=spools),
+            Middleware(BodyRoom, rooms=rooms, limit_bytes=limit_bytes),
         ],
     )
     app.state.deps = deps
@@ -155,7 +168,10 @@ def create_app(
     app.state.streams = streams
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.parts = Parts(deps)
-    app.state.disk = Unpacking(deps.settings.unpacked_disk_mb << 20, setting="KODA_UNPACKED_DISK_MB")
+    disk = deps.settings.unpacked_disk_mb << 20
+    app.state.disk = Unpacking(disk, setting="KODA_UNPACKED_DISK_MB")
+    # a folder that is sent is unpacked beside its zip: zips leave half of the disk's room to what they wait for
+    app.state.folders = Unpacking(disk // 2, setting="KODA_UNPACKED_DISK_MB", share="a quarter")
     app.state.providers = providers
     problem.install(app)
     for module in (

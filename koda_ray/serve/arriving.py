@@ -1,12 +1,14 @@
 """Room on the disk for what is received there, taken before it is received: a body that is spooled is a file.
 
-What says how long it is takes that at once, else it is refused before a byte is read. What does not takes more as it
-comes, in steps. It is given back when the request is over, however that ends: its file is gone by then.
+All that a body may need is taken at once, else nothing of it is read: what holds a part and waits for more would have
+others do the same, until none of them could go on. So what says how long it is takes that, and what does not as much as
+may be sent there; the rest is given back when it is whole. It is all given back when the request is over, however that
+ends: its file is gone by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from starlette.datastructures import Headers
@@ -15,15 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from koda_ray.errors import KodaError
 from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response
-from koda_ray.serve.unpacking import Unpacking
+from koda_ray.serve.unpacking import RoomHeld, Unpacking
 
 __all__ = ["BodyRoom"]
 
-_FIRST_BYTES = 1 << 20
-
 
 class _NoRoom(Exception):
-    """There is no more room: raised into the application to stop it."""
+    """It is more than there is room for: raised into the application to stop it."""
 
 
 class BodyRoom:
@@ -31,73 +31,85 @@ class BodyRoom:
 
     Args:
         app: What is wrapped.
-        room: Returns what counts the disk.
-        limit_bytes: The limit for a body by its path, in bytes: so much of a refused one is read.
-        spools: Says of a path whether bodies lie on the disk there.
+        rooms: Returns where a request's body takes room, in this order; none where it does not lie on the disk.
+        limit_bytes: The limit for a request's body, in bytes: so much of a refused one is read.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        room: Callable[[], Unpacking],
-        limit_bytes: Callable[[str], int],
-        spools: Callable[[str], bool],
+        rooms: Callable[[Scope], Sequence[Unpacking]],
+        limit_bytes: Callable[[Scope], int],
     ) -> None:
         self._app = app
-        self._room = room
+        self._rooms = rooms
         self._limit_bytes = limit_bytes
-        self._spools = spools
         self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection; all but bodies that lie on the disk passes."""
-        if scope["type"] != "http" or "user" not in scope or not self._spools(scope["path"]):
+        rooms = self._rooms(scope) if scope["type"] == "http" and "user" in scope else ()
+        size = _needed(Headers(scope=scope), rooms, self._limit_bytes(scope)) if rooms else 0
+        if not size:
             await self._app(scope, receive, send)
             return
-        async with AsyncExitStack() as held:
-            body = _Body(receive, held, self._room(), str(scope["user"]))
+        async with AsyncExitStack() as taken:
             try:
-                await body.take(int(Headers(scope=scope).get("content-length", "0")))
-                await self._app(scope, body.receive, body.watched(send))
-                return
-            except _NoRoom:
-                if body.started or body.refused is None:
-                    raise
-            refused = error_response(body.refused, scope["path"])
-            await self._refusals.send(refused, receive, send, discard_bytes=self._limit_bytes(scope["path"]))
+                held = [await taken.enter_async_context(room.holding(scope["user"], size)) for room in rooms]
+            except KodaError as error:
+                refused = error
+            else:
+                body = _Body(receive, rooms, held, size)
+                try:
+                    await self._app(scope, body.receive, body.watched(send))
+                    return
+                except _NoRoom:
+                    if body.started or body.refused is None:
+                        raise
+                refused = body.refused
+            answer = error_response(refused, scope["path"])
+            await self._refusals.send(answer, receive, send, discard_bytes=self._limit_bytes(scope))
+
+
+def _needed(headers: Headers, rooms: Sequence[Unpacking], limit_bytes: int) -> int:
+    """Return how much a body may come to; what does not say takes no more than there could be room for."""
+    if "transfer-encoding" in headers:
+        return min(limit_bytes, *(room.most_bytes for room in rooms))
+    return int(headers.get("content-length", "0"))
 
 
 class _Body:
     """One body, and the room that is taken for it."""
 
-    def __init__(self, receive: Receive, held: AsyncExitStack, room: Unpacking, user_id: str) -> None:
+    def __init__(self, receive: Receive, rooms: Sequence[Unpacking], held: Sequence[RoomHeld], size_bytes: int) -> None:
         self._receive = receive
+        self._rooms = rooms
         self._held = held
-        self._room = room
-        self._user_id = user_id
-        self._taken = self._seen = 0
+        self._size = size_bytes
+        self._seen = 0
         self.refused: KodaError | None = None
         self.started = False
 
-    async def take(self, size_bytes: int) -> None:
-        """Take so much more; raises _NoRoom."""
-        if size_bytes:
-            try:
-                await self._held.enter_async_context(self._room.holding(self._user_id, size_bytes))
-            except KodaError as error:
-                self.refused = error
-                raise _NoRoom from error
-            self._taken += size_bytes
-
     async def receive(self) -> Message:
-        """Receive a part of it, once there is room."""
+        """Receive a part of it."""
         message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        if (more := self._seen - self._taken) > 0:
-            step = min(max(more, self._taken, _FIRST_BYTES), self._room.most_bytes - self._taken)
-            await self.take(step if step >= more else self._seen)  # more than one user may have is refused as that
+        if message["type"] == "http.request":
+            self._seen += len(message.get("body", b""))
+            if self._seen > self._size:
+                self._refuse()
+            if not message.get("more_body"):
+                for held in self._held:
+                    await held.keep(self._seen)
         return message
+
+    def _refuse(self) -> None:
+        try:
+            for room in self._rooms:
+                room.check(self._seen)
+        except KodaError as error:
+            self.refused = error
+            raise _NoRoom from error
 
     def watched(self, send: Send) -> Send:
         """See whether an answer has begun; frameworks turn what stopped them into one of their own."""

@@ -39,7 +39,7 @@ class Gate:
         app: What is wrapped.
         callers: Know the keys, and whether there are any.
         public: Says of a path whether it is for everybody. Elsewhere whose key it is becomes ``scope["user"]``.
-        limit_bytes: How much of a refused body to read for a path, so that its sender listens.
+        limit_bytes: How much of a request's body to read when it is refused, so that its sender listens.
         asked: Counts a user's request for as long as it is under way, or raises LimitReached.
         changes: Counts a user's request that may change something, or raises LimitReached.
     """
@@ -50,7 +50,7 @@ class Gate:
         *,
         callers: Callers,
         public: Callable[[str], bool],
-        limit_bytes: Callable[[str], int],
+        limit_bytes: Callable[[Scope], int],
         asked: Callable[[str], AbstractContextManager[None]],
         changes: Callable[[str], None],
     ) -> None:
@@ -82,7 +82,7 @@ class Gate:
                 await self._app(scope, receive, send)
                 return
         if scope["type"] == "http":
-            await self._refusals.send(refused, receive, send, discard_bytes=self._limit_bytes(scope["path"]))
+            await self._refusals.send(refused, receive, send, discard_bytes=self._limit_bytes(scope))
         elif "websocket.http.response" in scope.get("extensions", {}):
             await refused(scope, receive, send)
         else:

@@ -31,10 +31,10 @@ class BodyLimit:
 
     Args:
         app: What is wrapped.
-        limit_bytes: The limit for a path, in bytes.
+        limit_bytes: The limit for a request's body, in bytes.
     """
 
-    def __init__(self, app: ASGIApp, *, limit_bytes: Callable[[str], int]) -> None:
+    def __init__(self, app: ASGIApp, *, limit_bytes: Callable[[Scope], int]) -> None:
         self._app = app
         self._limit_bytes = limit_bytes
         self._refusals = Refusals()
@@ -44,7 +44,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._limit_bytes(scope["path"])
+        limit = self._limit_bytes(scope)
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdecimal() or len(declared) > _DIGITS or int(declared) > limit:
             refused = _too_large(scope, limit, declared[: 2 * _DIGITS])

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import JsonValue, TypeAdapter, ValidationError
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.exceptions import HTTPException
 
 from koda_ray.errors import InvalidInput, NotFound
@@ -31,9 +31,9 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.storage import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
 
-__all__ = ["MAX_JSON_BYTES", "Asked", "body_of", "requested"]
+__all__ = ["MAX_PAGE_JSON_BYTES", "Asked", "body_of", "is_json", "requested"]
 
-MAX_JSON_BYTES = 2 * 1024 * 1024
+MAX_PAGE_JSON_BYTES = 2 * 1024 * 1024
 """Limit of what is not the zip: options, and the rows of a batch."""
 _REF = "#/components/schemas/"
 T = TypeVar("T")
@@ -72,6 +72,15 @@ def body_of(model: str) -> dict[str, Any]:
     }
 
 
+def is_json(headers: Headers) -> bool:
+    """Whether a request's body names a stored page, and has no zip: it is read as a whole, and may be no longer."""
+    return _kind(headers) == "application/json"
+
+
+def _kind(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 @asynccontextmanager
 async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool = False) -> AsyncGenerator[Asked]:
     """Read a request, and hold what it unpacked for as long as the block runs; ``batch`` says that it must have rows.
@@ -85,11 +94,11 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
         NotFound: There is no such bundle.
         HTTPException: 413 or 415, as a problem document.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind(request.headers)
     unpacking = unpacking_of(request)
     if kind == "multipart/form-data":
         names = {"file", "options", "rows"} if batch else {"file", "options"}
-        async with request.form(max_files=1, max_fields=4, max_part_size=MAX_JSON_BYTES) as form:
+        async with request.form(max_files=1, max_fields=4, max_part_size=MAX_PAGE_JSON_BYTES) as form:
             file, text, given = form.get("file"), form.get("options") or "{}", form.get("rows") or "[]"
             if set(form) - names or not isinstance(file, UploadFile) or isinstance(text, UploadFile):
                 raise InvalidInput(_misfit(form, names))
@@ -101,8 +110,6 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
                 yield _asked(deps, page, options, rows)
     elif kind == "application/json":
         sent = await request.body()
-        if len(sent) > MAX_JSON_BYTES:
-            raise HTTPException(413, f"the JSON has {len(sent)} bytes; at most {MAX_JSON_BYTES} are taken")
         adapter: TypeAdapter[CreateBatch | CreateRender] = TypeAdapter(CreateBatch if batch else CreateRender)
         body = _valid(adapter, sent, what="body")
         rows = body.rows.root if isinstance(body, CreateBatch) else ()

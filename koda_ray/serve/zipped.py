@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
 from koda_ray.cancellation import finish
+from koda_ray.errors import QuotaExceeded
 from koda_ray.sandbox.archives import ProjectFiles, pack, packed_bytes
 from koda_ray.sandbox.scratch import scratch
-from koda_ray.serve.context import disk_of, user_of
+from koda_ray.serve.context import disk_of, unpacking_of, user_of
+from koda_ray.serve.unpacking import read_within
 
 __all__ = ["zipped"]
 
@@ -25,22 +28,54 @@ class _Zip(FileResponse):
 
 
 async def zipped(
-    project: ProjectFiles,
+    read: Callable[[int], Awaitable[ProjectFiles]],
     name: str,
     request: Request,
     closing: AsyncExitStack,
-    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return an answer with a project's zip; ``closing`` removes the file once it is sent, and gives its room back.
 
+    Args:
+        read: Reads so many bytes of the project at most, as of `read_within`.
+        name: What the zip is called.
+        request: Whose room it takes: of the disk first, as an upload does, and then of memory.
+        closing: Ends with the request.
+
     Raises:
-        LimitReached: There was no room for it on the disk, and so TooMuchAtOnce.
+        LimitReached: There was no room for it, and so TooMuchAtOnce.
+        QuotaExceeded: It has grown each time it was looked at.
     """
-    await closing.enter_async_context(disk_of(request).holding(user_of(request), packed_bytes(project)))
-    path = closing.enter_context(scratch()) / "packed.zip"
-    await finish(asyncio.to_thread(_pack, project, path))
-    told = {**(headers or {}), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    user = user_of(request)
+    lies = AsyncExitStack()
+
+    @asynccontextmanager
+    async def room(size: int) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as held:
+            on_disk = await held.enter_async_context(disk_of(request).holding(user, size))
+            async with unpacking_of(request).holding(user, size):
+                yield
+            if path.exists():
+                await on_disk.keep(path.stat().st_size)
+                lies.push_async_exit(held.pop_all())
+
+    async with lies:
+        path = lies.enter_context(scratch()) / "packed.zip"
+        async with read_within(room, partial(_fitting, read)) as project:
+            await finish(asyncio.to_thread(_pack, project, path))
+        closing.push_async_exit(lies.pop_all())
+    told = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return _Zip(path, media_type="application/octet-stream", filename=name, headers=told)
+
+
+async def _fitting(read: Callable[[int], Awaitable[ProjectFiles]], most_bytes: int) -> ProjectFiles:
+    """Read a project that fits as it is, and as a zip."""
+    project = await read(most_bytes)
+    if (size := packed_bytes(project)) > most_bytes:
+        raise QuotaExceeded(
+            f"a zip of {size:,} bytes is more than the {most_bytes:,} there is room for",
+            context={"sizeBytes": size, "mostBytes": most_bytes},
+        )
+    return project
 
 
 def _pack(project: ProjectFiles, path: Path) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import tempfile
 from pathlib import Path
-from typing import Annotated
+from tempfile import SpooledTemporaryFile
+from typing import Annotated, cast
 
 from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
 from fastapi import Path as InPath
 
 from koda_ray.actors.removal import remove_asset
+from koda_ray.cancellation import finish
 from koda_ray.errors import LimitReached
-from koda_ray.serve.context import Deps, OwnSession, User, background_of, disk_of
+from koda_ray.serve.context import Deps, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
@@ -27,7 +27,7 @@ from koda_ray.wire import AssetPage, AssetView, OwnAssetPage
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["assets"])
-_COPY_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 @router.post(
@@ -41,7 +41,6 @@ async def upload_asset(
     file: Annotated[UploadFile, File(description="PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC")],
     user: User,
     deps: Deps,
-    request: Request,
     session_id: Annotated[
         str | None, Form(alias="sessionId", max_length=64, description="Give it to a session")
     ] = None,
@@ -61,14 +60,9 @@ async def upload_asset(
     asset_id = new_id("ast")
     name = clean_name(file.filename, media_type)
     key = asset_key(user, project, asset_id, name)
-    async with disk_of(request).holding(user, file.size or 0):
-        descriptor, temp = tempfile.mkstemp(prefix="koda-upload-")
-        try:
-            await file.seek(0)
-            size, digest = await asyncio.to_thread(_copy, file, descriptor)
-            await deps.storage.put_file(key, Path(temp))
-        finally:
-            await asyncio.to_thread(os.unlink, temp)
+    size, digest = await asyncio.to_thread(_look, file)
+    # it has no name on the disk, and is open until it is stored, whoever hangs up; Source: proc(5), /proc/pid/fd
+    await finish(deps.storage.put_file(key, Path(f"/proc/self/fd/{file.file.fileno()}")))
     record = AssetRecord(
         id=asset_id,
         user_id=user,
@@ -140,14 +134,15 @@ async def list_assets(row: OwnSession, user: User, deps: Deps) -> AssetPage:
     return AssetPage(assets=tuple(_view(record) for record in await deps.store.assets(user_id=user, session_id=row.id)))
 
 
-def _copy(file: UploadFile, descriptor: int) -> tuple[int, str]:
+def _look(file: UploadFile) -> tuple[int, str]:
+    """Return how large a file is and its digest; from here on it lies on the disk."""
+    spooled = cast("SpooledTemporaryFile[bytes]", file.file)
+    spooled.rollover()
+    spooled.seek(0)
     digest = hashlib.sha256()
-    size = 0
-    with os.fdopen(descriptor, "wb") as target:
-        while block := file.file.read(_COPY_BYTES):
-            digest.update(block)
-            size += target.write(block)
-    return size, digest.hexdigest()
+    while block := spooled.read(_READ_BYTES):
+        digest.update(block)
+    return spooled.tell(), digest.hexdigest()
 
 
 def _view(record: AssetRecord) -> AssetView:

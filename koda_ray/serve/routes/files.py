@@ -92,10 +92,9 @@ async def read_file(path: str, request: Request, row: OwnSession, user: User, de
         **responses(401, 404, 413, 422, 429),
     },
 )
-async def source(request: Request, row: OwnSession, user: User, deps: Deps, closing: Closing) -> Response:
+async def source(request: Request, row: OwnSession, deps: Deps, closing: Closing) -> Response:
     """Send every file of the newest checkpoint as a zip: a project that `npm install` and `npx vite` run."""
-    async with unpacking_of(request).reading(user, lambda most: _project(deps, row, most)) as project:
-        return await zipped(project, f"{row.id}-source.zip", request, closing)
+    return await zipped(lambda most: _project(deps, row, most), f"{row.id}-source.zip", request, closing)
 
 
 async def _manifest(deps: ApiDeps, row: SessionRecord, most_bytes: int) -> Manifest | None:

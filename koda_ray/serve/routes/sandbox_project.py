@@ -49,15 +49,19 @@ LEFT_OUT = "Koda-Left-Out"
     },
 )
 async def snapshot_sandbox(
-    sandbox_id: SandboxId, request: Request, user: User, workshop: OwnWorkshop, closing: Closing
+    sandbox_id: SandboxId, request: Request, workshop: OwnWorkshop, closing: Closing
 ) -> Response:
     """Send all files of its project as a zip, with their modes and empty folders, without built and installed ones."""
+    left_out: dict[str, Skip] = {}
 
-    async def read(most: int) -> tuple[ProjectFiles, dict[str, Skip]]:
-        return await take_out(workshop, sandbox_id, most_bytes=most)
+    async def read(most: int) -> ProjectFiles:
+        nonlocal left_out
+        project, left_out = await take_out(workshop, sandbox_id, most_bytes=most)
+        return project
 
-    async with unpacking_of(request).reading(user, read) as (project, left_out):
-        return await zipped(project, f"{sandbox_id}.zip", request, closing, {LEFT_OUT: str(len(left_out))})
+    answer = await zipped(read, f"{sandbox_id}.zip", request, closing)
+    answer.headers[LEFT_OUT] = str(len(left_out))
+    return answer
 
 
 @router.put(
@@ -104,13 +108,14 @@ async def build_sandbox(
     response_class=Response,
     responses={200: {"description": "A zip", "content": {"application/octet-stream": _BYTES}}, **responses(*USED, 413)},
 )
-async def export_bundle(
-    sandbox_id: SandboxId, request: Request, user: User, workshop: OwnWorkshop, closing: Closing
-) -> Response:
+async def export_bundle(sandbox_id: SandboxId, request: Request, workshop: OwnWorkshop, closing: Closing) -> Response:
     """Send what the last build left, `index.html` at its root: `POST /v1/renders` takes it as it is."""
     box = await workshop.connect(sandbox_id)
-    async with unpacking_of(request).reading(user, lambda most: export(box, most_bytes=most)) as files:
-        return await zipped(ProjectFiles(files=files), f"{sandbox_id}-bundle.zip", request, closing)
+
+    async def read(most: int) -> ProjectFiles:
+        return ProjectFiles(files=await export(box, most_bytes=most))
+
+    return await zipped(read, f"{sandbox_id}-bundle.zip", request, closing)
 
 
 @router.post(
