@@ -16,6 +16,7 @@ from copy import copy
 from typing import Any, cast
 
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
+from koda_ray.hearsay import plain
 
 __all__ = ["NAVIGATED", "BrowserConnection", "Listener", "ProtocolSession", "ProtocolTransport"]
 
@@ -243,7 +244,7 @@ def _fail(answer: asyncio.Future[dict[str, Any]], error: KodaError) -> None:
 
 def _error(message: str) -> KodaError:
     """Say in our terms what the browser says when a call cannot be answered."""
-    first = (message.strip().splitlines() or [""])[0][:_MAX_MESSAGE_CHARS]
+    first = plain((message.strip().splitlines() or [""])[0], _MAX_MESSAGE_CHARS)
     if "context was destroyed" in first or "Cannot find context" in first or "navigated or closed" in first:
         return PageError(NAVIGATED)
     return BrowserCrashed(f"the browser ended or refused: {first or 'no reason given'}")

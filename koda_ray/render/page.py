@@ -471,7 +471,8 @@ class LoadedPage:
 
     def _pending(self, said: object) -> list[str]:
         """Join what the page waits for with what it asked of us."""
-        names = [clean(str(name)[:_MAX_NAME_CHARS]) for name in cast("Sequence[object]", said or ())]
+        found = cast("list[object]", said) if isinstance(said, list) else []
+        names = [clean(str(name)[:_MAX_NAME_CHARS]) for name in found]
         return list(dict.fromkeys([*names, *self._server.pending]))
 
     async def _begin_frame(

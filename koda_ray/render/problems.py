@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from koda_ray.hearsay import plain, whole
 from koda_ray.render.protocol import PageProblem, ProblemKind
 from koda_ray.render.sourcemap import SourceMaps
 
@@ -28,13 +29,11 @@ _STACK_LINE = re.compile(
     r"^ +at (?:(?P<name>.+?) \()?(?P<url>[a-z][a-z0-9+.-]*://\S+?):(?P<line>\d+):(?P<column>\d+)\)?$", re.MULTILINE
 )
 _HARMLESS = ("ResizeObserver loop",)
-# what a terminal would obey, and what is half a character
-_UNSPEAKABLE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 
 
 def clean(text: str) -> str:
     """Return what a page says as text that can be stored and shown: no control characters, and not too long."""
-    return _UNSPEAKABLE.sub("\ufffd", text[:MAX_MESSAGE_CHARS])
+    return plain(text, MAX_MESSAGE_CHARS)
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,8 @@ def _stack_frames(text: str) -> list[Mapping[str, object]]:
         {
             "functionName": found["name"] or "",
             "url": found["url"],
-            "lineNumber": int(found["line"]) - 1,
-            "columnNumber": int(found["column"]) - 1,
+            "lineNumber": (whole(found["line"]) or 1) - 1,
+            "columnNumber": (whole(found["column"]) or 1) - 1,
         }
         for found in _STACK_LINE.finditer(text)
     ]

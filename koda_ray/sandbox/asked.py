@@ -11,17 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Literal, cast
 
-from koda_ray.errors import (
-    CommandTimeout,
-    InvalidInput,
-    InvalidPath,
-    KodaError,
-    NotFound,
-    QuotaExceeded,
-    SandboxError,
-    SandboxNotFound,
-    TemplateNotFound,
-)
+from koda_ray.errors import CommandTimeout, NotFound, SandboxError
+from koda_ray.hearsay import LARGEST, unbroken
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import (
     CommandResult,
@@ -43,6 +34,7 @@ from koda_ray.sandbox.outcome import timed_out
 from koda_ray.sandbox.packed import Header, Malformed, unpack
 from koda_ray.sandbox.preview import PREVIEW
 from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
+from koda_ray.sandbox.retold import revive
 from koda_ray.sandbox.terminal import check_size
 from koda_ray.sandbox.told import checked_modes, checked_skips
 from koda_ray.sandbox.watching import checked_changes, in_batches
@@ -55,12 +47,7 @@ OUTPUT_BYTES = 256 * 1024
 _WATCHED_S = 20.0
 """How long one call waits inside for changes; a call is what such a service counts, and what keeps it alive."""
 
-_MAX_MESSAGE_CHARS = 2000
 _ENTRIES: dict[str, Literal["file", "directory"]] = {"file": "file", "directory": "directory"}
-_KINDS: dict[str, type[KodaError]] = {
-    kind.__name__: kind
-    for kind in (InvalidInput, InvalidPath, NotFound, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound)
-}
 
 
 class AskedSandbox(ABC):
@@ -137,8 +124,10 @@ class AskedSandbox(ABC):
         found: list[FileEntry] = []
         for entry in _listed(header.get("entries")):
             match entry:
-                case [str(name), str(kind), int(size)] if _is_inside(name) and kind in _ENTRIES and size >= 0:
-                    found.append(FileEntry(path=name, type=_ENTRIES[kind], size_bytes=size))
+                case [str(name), str(kind), int(size)] if (
+                    _is_inside(name) and kind in _ENTRIES and 0 <= size <= LARGEST
+                ):
+                    found.append(FileEntry(path=unbroken(name), type=_ENTRIES[kind], size_bytes=size))
                 case _:
                     raise nonsense(self.id, "a list that holds something else than files")
         return found
@@ -324,7 +313,9 @@ class AskedSandbox(ABC):
 
     def _info(self, entry: object) -> ProcessInfo:
         match entry:
-            case {"name": str(name), "pid": int(pid), "running": bool(running), "exit_code": int() | None as code}:
+            case {"name": str(name), "pid": int(pid), "running": bool(running), "exit_code": int() | None as code} if (
+                policy.is_process_name(name) and 0 <= pid <= LARGEST and abs(code or 0) <= LARGEST
+            ):
                 return ProcessInfo(name=name, pid=pid, running=running, exit_code=code)
             case _:
                 raise nonsense(self.id, "a process that is none")
@@ -351,18 +342,8 @@ def read_answer(sandbox_id: str, data: bytes) -> tuple[Header, dict[str, bytes]]
         raise nonsense(sandbox_id, str(error)) from None
     if header.get("ok") is not True:
         with noted(sandbox_id):
-            raise _error(header)
+            raise revive(header.get("error"))
     return header, bodies
-
-
-def _error(header: Header) -> KodaError:
-    kind = _KINDS.get(str(header.get("kind")), SandboxError)
-    code = header.get("code")
-    context: dict[str, str | int | float | bool | None] = {}
-    for name, value in cast("dict[str, object]", header.get("context") or {}).items():
-        if isinstance(value, str | int | float | bool | None):
-            context[name] = value
-    return kind(str(header.get("message"))[:_MAX_MESSAGE_CHARS], code=str(code) if code else None, context=context)
 
 
 def _told(stamps: Mapping[str, FileStamp]) -> dict[str, list[int]]:

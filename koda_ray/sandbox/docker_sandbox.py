@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 from koda_ray.cancellation import finish
 from koda_ray.errors import KodaError, SandboxError
@@ -24,8 +23,18 @@ from koda_ray.sandbox.base import (
     Terminal,
 )
 from koda_ray.sandbox.command_policy import check_command
-from koda_ray.sandbox.counts import Counted
 from koda_ray.sandbox.differing import send_differing
+from koda_ray.sandbox.docker_answers import (
+    ToldEnd,
+    ToldFile,
+    ToldList,
+    ToldOutput,
+    ToldProcess,
+    ToldProcesses,
+    ToldRefusals,
+    ToldSurvey,
+    believed,
+)
 from koda_ray.sandbox.docker_folders import container_name
 from koda_ray.sandbox.docker_way_in import WayIn, checked
 from koda_ray.sandbox.frames import Message, receive, receive_bytes, send
@@ -151,11 +160,9 @@ class DockerSandbox:
     async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileEntry]:
         """List a directory; see ``Sandbox``."""
         answer = await self._way_in.ask("list", {"path": self._path(policy.readable, path), "recursive": recursive})
-        self._links_out.left_out(map(str, cast("list[object]", answer["outside"])))
-        return [
-            FileEntry(path=str(name), type="directory" if kind == "directory" else "file", size_bytes=int(size))
-            for name, kind, size in cast("list[tuple[str, str, int]]", answer["entries"])
-        ]
+        listed = believed(ToldList, answer)
+        self._links_out.left_out(listed.outside)
+        return listed.files()
 
     async def remove(self, path: str) -> None:
         """Remove a file or directory; see ``Sandbox``."""
@@ -168,7 +175,7 @@ class DockerSandbox:
             while True:
                 answer = checked(await receive(reader))
                 writer.write(b".")  # the next one is wanted, and not made before that
-                yield checked_changes(answer["changes"])
+                yield checked_changes(answer.get("changes"))
 
     async def snapshot(
         self, *, known: Mapping[str, FileStamp] | None = None, most_bytes: int | None = None
@@ -180,19 +187,16 @@ class DockerSandbox:
         async with self._way_in.exchange("snapshot", {"known": stamps, "most_bytes": most_bytes}) as (reader, _):
             while "stamps" not in (answer := checked(await receive(reader))):
                 await files.take(answer, reader)
-        found = {
-            policy.storable(path): FileStamp(size_bytes=int(size), changed_ns=int(changed_ns), inode=int(inode))
-            for path, (size, changed_ns, inode) in cast("dict[str, tuple[int, int, int]]", answer["stamps"]).items()
-        }
-        skipped = checked_skips(answer["skipped"])
+        told = believed(ToldSurvey, answer)
+        found, skipped = told.found(), checked_skips(told.skipped)
         self._links_out.skipped(skipped)
         return Snapshot(
             stamps=found,
             changed={path: data for path, data in files.found.items() if path in found},
             removed=tuple(sorted(set(known or {}) - set(found))),
             skipped=skipped,
-            modes=checked_modes(answer["modes"], found),
-            folders=tuple(policy.storable(str(path)) for path in cast("list[object]", answer["folders"])),
+            modes=checked_modes(told.modes, found),
+            folders=tuple(told.folders),
         )
 
     async def restore(
@@ -211,7 +215,7 @@ class DockerSandbox:
         }
 
         async def send(some: Mapping[str, bytes], there: Mapping[str, str]) -> object:
-            return (await self._put("match", some, {"there": there, **told}))["missing"]
+            return (await self._put("match", some, {"there": there, **told})).get("missing")
 
         return await send_differing({self._path(policy.storable, path): data for path, data in files.items()}, send)
 
@@ -251,20 +255,20 @@ class DockerSandbox:
                 request["egress"] = socket
                 async with self._way_in.exchange("run", request, timeout_s=None) as (reader, writer):
                     answer, in_time = await _outcome(reader, writer, timeout_s=timeout_s)
-        self._note_counts(answer)
-        out, err, exit_code = str(answer["stdout"]), str(answer["stderr"]), int(cast("int", answer["exit_code"]))
-        note_end(self.id, exit_code=exit_code, truncated=bool(answer["truncated"]))
+        done = believed(ToldEnd, answer)
+        self._note_counts(done)
+        note_end(self.id, exit_code=done.exit_code, truncated=done.truncated)
         if not in_time:
             note(self.id, "time", timeout_s=timeout_s)
-            raise timed_out(argv[0], timeout_s=timeout_s, said=err or out)
-        if exit_code != 0 and answer["out_of_memory"]:
+            raise timed_out(argv[0], timeout_s=timeout_s, said=done.stderr or done.stdout)
+        if done.exit_code != 0 and done.out_of_memory:
             raise out_of_memory(self._limits.memory_bytes)
         return CommandResult(
-            exit_code=exit_code,
-            stdout=out,
-            stderr=err,
-            duration_s=float(cast("float", answer["duration_s"])),
-            truncated=bool(answer["truncated"]),
+            exit_code=done.exit_code,
+            stdout=done.stdout,
+            stderr=done.stderr,
+            duration_s=done.duration_s,
+            truncated=done.truncated,
         )
 
     async def start(
@@ -295,19 +299,19 @@ class DockerSandbox:
 
     async def processes(self) -> list[ProcessInfo]:
         """List the background processes, whoever started them, the dev server (``preview``) among them."""
-        answer = await self._way_in.ask("processes", {})
+        answer = believed(ToldProcesses, await self._way_in.ask("processes", {}))
         self._note_counts(answer)
-        return [_process(value) for value in cast("list[object]", answer["processes"])]
+        return answer.infos()
 
     async def stop(self, name: str) -> None:
         """End a background process and its tree; see ``Sandbox``."""
         if name == PREVIEW:
             await self._relay.close()
-        self._note_counts(await self._way_in.ask("stop", {"name": name}))
+        self._note_counts(believed(ToldRefusals, await self._way_in.ask("stop", {"name": name})))
 
     async def output(self, name: str, *, max_bytes: int = 65536) -> str:
         """Read the end of a background process's output and errors; see ``Sandbox``."""
-        return str((await self._way_in.ask("output", {"name": name, "max_bytes": max_bytes}))["output"])
+        return believed(ToldOutput, await self._way_in.ask("output", {"name": name, "max_bytes": max_bytes})).output
 
     async def keep(self, name: str, argv: Sequence[str], *, network: bool = False) -> None:
         """Start a background process, which outlives whoever starts it anyway; see ``Sandbox``.
@@ -440,13 +444,13 @@ class DockerSandbox:
         if self._way_in.trace is not None:
             await self._way_in.trace.begin()
 
-    def _note_counts(self, answer: Message) -> None:
-        for refused, times in cast("dict[Counted, int]", answer["refused"]).items():
-            note(self.id, refused, times=int(times))
+    def _note_counts(self, answer: ToldRefusals) -> None:
+        for refused, times in answer.refused.items():
+            note(self.id, refused, times=times)
         if read := self._way_in.decoys_read():
             note(self.id, "bait", times=read)
-        for call, times in cast("dict[str, int]", answer["calls"]).items():
-            note(self.id, "call", call=call, times=int(times))
+        for call, times in answer.calls.items():
+            note(self.id, "call", call=call, times=times)
         if self._way_in.trace is not None:
             note_told(self.id, self._way_in.trace.told())
 
@@ -498,7 +502,7 @@ class DockerSandbox:
     ) -> ProcessInfo:
         await self._hear()
         request: Message = {"name": name, "argv": list(argv), "env": self._environment(env), "egress": egress}
-        return _process((await self._way_in.ask("start", request))["process"])
+        return believed(ToldProcess, await self._way_in.ask("start", request)).info()
 
     async def _let_go(self, name: str) -> None:
         holding = self._holding.pop(name, None)
@@ -507,7 +511,7 @@ class DockerSandbox:
             await asyncio.wait({holding})
 
     async def _lead(self, name: str, socket: str | None) -> ProcessInfo:
-        return _process((await self._way_in.ask("lead", {"name": name, "egress": socket}))["process"])
+        return believed(ToldProcess, await self._way_in.ask("lead", {"name": name, "egress": socket})).info()
 
     async def _runs(self, name: str) -> bool:
         return any(process.name == name and process.running for process in await self.processes())
@@ -532,9 +536,10 @@ class _Files:
 
     async def take(self, answer: Message, reader: asyncio.StreamReader) -> None:
         """Read the file that an answer announces."""
-        [data] = await receive_bytes(reader, [int(cast("int", answer["size"]))], most=self._left)
+        announced = believed(ToldFile, answer)
+        [data] = await receive_bytes(reader, [announced.size], most=self._left)
         self._left -= len(data)
-        self.found[str(answer["path"])] = data
+        self.found[announced.path] = data
 
 
 async def _outcome(
@@ -560,14 +565,3 @@ async def _outcome(
     if answering.cancelled():
         raise TimeoutError
     return checked(answering.result()), in_time
-
-
-def _process(value: object) -> ProcessInfo:
-    found = cast("Message", value)
-    code = found["exit_code"]
-    return ProcessInfo(
-        name=str(found["name"]),
-        pid=int(cast("int", found["pid"])),
-        running=bool(found["running"]),
-        exit_code=None if code is None else int(cast("int", code)),
-    )

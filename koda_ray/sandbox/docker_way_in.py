@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox.baits import Baits
 from koda_ray.sandbox.engine import Container
-from koda_ray.sandbox.frames import Message, receive, revive, send
+from koda_ray.sandbox.frames import Message, receive, send
 from koda_ray.sandbox.gvisor_trace import GvisorTrace
 from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.link import Connection, Link
 from koda_ray.sandbox.refused import note, noted
+from koda_ray.sandbox.retold import revive
 
 __all__ = ["WayIn", "checked"]
 

@@ -38,7 +38,7 @@ from koda_ray.sandbox.covered import Covered
 from koda_ray.sandbox.deaf import ignore_signals
 from koda_ray.sandbox.denials import Denials
 from koda_ray.sandbox.docker_covers import FIRST_ENVIRONMENT, NEVER_NS, TRIGGERS
-from koda_ray.sandbox.frames import Message, describe, receive_bytes, send
+from koda_ray.sandbox.frames import Message, receive_bytes, send
 from koda_ray.sandbox.kept import KeptOutput
 from koda_ray.sandbox.link_terminal import serve_terminal
 from koda_ray.sandbox.offered import offered
@@ -47,6 +47,7 @@ from koda_ray.sandbox.outlet import Outlet
 from koda_ray.sandbox.owners import Owners
 from koda_ray.sandbox.passing import relay_both
 from koda_ray.sandbox.proxied import proxy_environment
+from koda_ray.sandbox.retold import describe
 from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree

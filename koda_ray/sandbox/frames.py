@@ -1,22 +1,20 @@
 """What is said between a sandbox's first process and its owner: a JSON object with its length, then plain bytes.
 
 Both ends are ours, but one of them lives among hostile code. So every length is bounded, an object of an unexpected
-form is an error of the sandbox, and of an error that arrives only the words and a class of our own tree are taken.
+form is an error of the sandbox. How an error itself is told stands in ``retold``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from koda_ray import errors
-from koda_ray.errors import KodaError, SandboxError
+from koda_ray.errors import SandboxError
 
-__all__ = ["HELLO_BYTES", "Message", "Writer", "describe", "receive", "receive_bytes", "relay", "revive", "send"]
+__all__ = ["HELLO_BYTES", "Message", "Writer", "receive", "receive_bytes", "relay", "send"]
 
 HELLO_BYTES = 64
 """The length of the secret that whoever dials says first, in hexadecimal digits."""
@@ -26,7 +24,6 @@ Message = dict[str, object]
 _MAX_JSON_BYTES = 32 * 1024 * 1024
 _PIECE_BYTES = 128 * 1024
 _LENGTH = struct.Struct(">I")
-_MAX_WORDS = 8000
 _ANEW = "make another sandbox and restore the last checkpoint into it"
 
 
@@ -90,40 +87,6 @@ async def receive_bytes(reader: asyncio.StreamReader, sizes: Sequence[int], *, m
     return [await reader.readexactly(size) for size in sizes]
 
 
-def describe(error: KodaError) -> Message:
-    """Put an error into words that ``revive`` reads."""
-    return {
-        "type": type(error).__name__,
-        "message": error.message,
-        "code": error.code,
-        "context": error.context,
-        "retryable": error.retryable,
-    }
-
-
-def revive(value: object) -> KodaError:
-    """Make the error again that ``describe`` described; anything else becomes a PROVIDER_ERROR.
-
-    What it holds can be written down again, whoever wrote it: as Unicode, and as JSON.
-    """
-    found = cast("Message", value) if isinstance(value, dict) else {}
-    kind = getattr(errors, str(found.get("type")), None)
-    if not (isinstance(kind, type) and issubclass(kind, KodaError)):
-        kind = SandboxError
-    given = found.get("context")
-    context = {
-        _words(key, 80): _words(word, _MAX_WORDS) if isinstance(word, str) else word
-        for key, word in (cast("Message", given).items() if isinstance(given, dict) else ())
-        if word is None or isinstance(word, str | int | bool) or (isinstance(word, float) and math.isfinite(word))
-    }
-    return kind(
-        _words(found.get("message", "the sandbox failed without saying why"), _MAX_WORDS),
-        code=_words(found["code"], 80) if "code" in found else None,
-        context=context,
-        retryable=bool(found.get("retryable", False)),
-    )
-
-
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Pass bytes on until their end, then the end; a broken connection ends the other one too."""
     try:
@@ -134,8 +97,3 @@ async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
     except OSError:
         writer.close()
-
-
-def _words(value: object, most: int) -> str:
-    """Return at most so many characters of what was said, without halves of surrogate pairs."""
-    return str(value)[:most].encode("utf-8", "replace").decode()

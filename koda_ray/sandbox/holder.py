@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
-from koda_ray.sandbox.frames import describe, revive
 from koda_ray.sandbox.journal import OutputLog
+from koda_ray.sandbox.retold import describe, revive_ours
 from koda_ray.sandbox.strays import HOLDER
 
 __all__ = ["Hold", "HoldRequest", "HoldingProvider", "HoldingSandbox", "hold", "holding", "main", "refused_of"]
@@ -130,7 +130,7 @@ async def hold(request: HoldRequest) -> None:
         if said == b"":
             raise _lost(request, errors)
     if said != b"ok":
-        raise revive(json.loads(said))
+        raise revive_ours(json.loads(said))
 
 
 def _lost(request: HoldRequest, errors: IO[bytes]) -> SandboxError:

@@ -22,6 +22,7 @@ from koda_ray.sandbox import keeper
 from koda_ray.sandbox.base import FileStamp
 from koda_ray.sandbox.packed import MAX_FILES_BYTES, Header, pack, unpack
 from koda_ray.sandbox.policy import PROJECT_ROOT
+from koda_ray.sandbox.retold import describe
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.watching import Watcher
 
@@ -55,8 +56,7 @@ def main(argv: Sequence[str]) -> int:
         answer, bodies = call(header, files)
         answer = {"ok": True, **answer}
     except KodaError as error:
-        known = {"message": error.message, "code": error.code, "context": error.context}
-        answer, bodies = {"ok": False, "kind": type(error).__name__, **known}, {}
+        answer, bodies = {"ok": False, "error": describe(error)}, {}
     sys.stdout.buffer.write(pack(answer, bodies))
     sys.stdout.buffer.flush()
     return 0

@@ -23,6 +23,7 @@ __all__ = [
     "WRITABLE_PREFIXES",
     "check_process_name",
     "invalid_path",
+    "is_process_name",
     "is_storable",
     "is_template_owned",
     "kept_folder_mode",
@@ -203,13 +204,18 @@ def is_template_owned(path: str) -> bool:
     return path.startswith(TEMPLATE_OWNED)
 
 
+def is_process_name(name: str) -> bool:
+    """Whether a background process may have this name."""
+    return _PROCESS_NAME.fullmatch(name) is not None
+
+
 def check_process_name(name: str) -> str:
     """Check a background process's name: lower-case letters, digits, ``-`` and ``_``, at most 63.
 
     Raises:
         InvalidInput: INVALID_INPUT with the name.
     """
-    if not _PROCESS_NAME.fullmatch(name):
+    if not is_process_name(name):
         raise InvalidInput(
             f"{name[:80]!r} cannot name a background process; use up to 63 lower-case letters, digits, '-' and '_'"
         )

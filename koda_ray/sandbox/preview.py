@@ -71,7 +71,7 @@ _MAX_SOCKET_PATH_BYTES = 100  # sun_path holds 108; tools that show or wrap it w
 _PROBE_TIMEOUT_S = 5.0
 _PROBE = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n"
 _VITE = "node_modules/vite/bin/vite.js"
-_TAKEN = re.compile(r"Port (\d+) is already in use|EADDRINUSE[^\n]*:(\d+)")
+_TAKEN = re.compile(r"Port ([0-9]{1,5}) is already in use|EADDRINUSE[^\n]*:([0-9]{1,5})")
 
 
 def dev_server(port: int = DEV_PORT, *, host: str = "127.0.0.1") -> tuple[str, ...]:

@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from koda_ray.hearsay import plain, whole
+
 __all__ = ["BuildProblem", "import_position", "parse_build", "parse_types"]
 
 _MAX_PROBLEMS = 20
 _MAX_MESSAGE_CHARS = 1500
+_MAX_FILE_CHARS = 1024
 _MAX_READ_CHARS = 4 * _MAX_MESSAGE_CHARS
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STACK = re.compile(r"^[ \t]++at .*$", re.MULTILINE)
@@ -87,8 +90,8 @@ def _problem(match: re.Match[str], *, first_column: int) -> BuildProblem:
     return BuildProblem(
         message=_message(groups["message"]),
         file=_relative(groups["file"]),
-        line=int(groups["line"]) if groups.get("line") else None,
-        column=int(groups["column"]) + 1 - first_column if groups.get("column") else None,
+        line=whole(groups.get("line")),
+        column=_column(groups.get("column"), first=first_column),
         missing_import=groups.get("name"),
     )
 
@@ -100,19 +103,24 @@ def _unplaced(text: str) -> BuildProblem:
     return BuildProblem(
         message=_message("\n".join(kept[:12]) or "the build failed without saying why"),
         file=_relative(where["file"]) if where else None,
-        line=int(where["line"]) if where and where["line"] else None,
-        column=int(where["column"]) + 1 if where and where["column"] else None,
+        line=whole(where["line"]) if where else None,
+        column=_column(where["column"], first=0) if where else None,
     )
 
 
+def _column(digits: str | None, *, first: int) -> int | None:
+    column = whole(digits)
+    return None if column is None else column + 1 - first
+
+
 def _relative(file: str) -> str:
-    path = file.strip().removeprefix("file://").partition("?")[0].lstrip("\0")
+    path = plain(file, _MAX_FILE_CHARS).strip().removeprefix("file://").partition("?")[0].lstrip("\0")
     head, mark, tail = path.partition("/project/")
     return tail if mark and head.startswith("/") else path
 
 
 def _message(text: str) -> str:
-    text = re.sub(r"/\S*?/project/", "", text.strip()[:_MAX_READ_CHARS])
+    text = re.sub(r"/\S*?/project/", "", plain(text.strip(), _MAX_READ_CHARS))
     return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}..."
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from koda_ray.errors import InvalidPath, KodaError, NotFound, QuotaExceeded, SandboxError, SandboxNotFound
+from koda_ray.hearsay import unbroken
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.base import FileEntry, FileStamp, Skip, Snapshot, is_unread
 from koda_ray.sandbox.beneath import Escapes, open_beneath, opened_beneath, path_of
@@ -126,7 +127,7 @@ class TreeReader:
             self._check_directory(root_fd, name)
             entries = [
                 FileEntry(
-                    path=found.path,
+                    path=unbroken(found.path),  # one that cannot be written cannot be asked for either; it is shown
                     type="directory" if found.is_directory else "file",
                     size_bytes=0 if found.is_directory else found.stat.st_size,
                 )

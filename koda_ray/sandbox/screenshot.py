@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import cast
 
 from koda_ray.errors import InvalidInput, KodaError, NotFound, SandboxError
+from koda_ray.hearsay import LARGEST, plain
 from koda_ray.sandbox.base import CommandResult, Sandbox
 from koda_ray.sandbox.isolation import GUEST
 from koda_ray.sandbox.problems import parse_build
@@ -45,6 +46,7 @@ _LOADER = (
 _PNG = b"\x89PNG\r\n\x1a\n"
 _FPS = 30.0
 _MOST_REFUSED = 20
+_SAID_CHARS = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +135,7 @@ async def _remove(sandbox: Sandbox, path: str) -> None:
 
 
 def _failed(done: CommandResult, at_s: float) -> SandboxError:
-    said = done.stderr.strip()
+    said = plain(done.stderr.strip()[-_SAID_CHARS:], _SAID_CHARS)
     if done.exit_code == _DOES_NOT_BUILD:
         problems = parse_build(said)
         words = "; ".join(f"{one.file}:{one.line}: {one.message}" if one.file else one.message for one in problems[:3])
@@ -165,19 +167,20 @@ def is_picture(data: bytes, width_px: int, height_px: int) -> bool:
 def _refused(text: str) -> list[str]:
     """Read what the page asked for and did not get, as far as what the inside says can be read."""
     found = _said(text, "refused")
-    return [str(one)[:200] for one in cast("list[object]", found)[:_MOST_REFUSED]] if isinstance(found, list) else []
+    listed = cast("list[object]", found) if isinstance(found, list) else []
+    return [plain(str(one), 200) for one in listed[:_MOST_REFUSED]]
 
 
 def _said(text: str, name: str) -> object:
     try:
         return json.loads(text).get(name)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 
 def _duration(text: str) -> float | None:
     value = _said(text, "duration")
-    return float(value) if isinstance(value, int | float) and 0 < value < float("inf") else None
+    return float(value) if isinstance(value, int | float) and 0 < value <= LARGEST else None
 
 
 @lru_cache(maxsize=1)

@@ -27,6 +27,7 @@ from koda_ray.render.sourcemap import SourceMaps
 from koda_ray.render.sources import unpack_page
 from koda_ray.sandbox import frames
 from koda_ray.sandbox.archives import read_project, unpack
+from koda_ray.sandbox.retold import revive
 from koda_ray.serve.problem import error_response
 from koda_ray.serve.streams import cursor
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name
@@ -231,7 +232,7 @@ def _frame(data: bytes) -> None:
             message = runner.run(receive())
         except EOFError:
             return
-    error = frames.revive(message)
+    error = revive(message)
     answered = json.loads(bytes(error_response(error, "/v1/x").body))
     assert answered["code"] == error.code
 

@@ -451,6 +451,15 @@ async def test_what_a_page_says_can_be_stored_and_shown(browser: Browser) -> Non
     assert not {"\x00", "\x1b", "\x9b"} & set(text)
 
 
+async def test_a_place_that_an_error_makes_up_is_none(browser: Browser) -> None:
+    place = f"${{location.origin}}/a.js:{'9' * 5000}:1"
+    throw = f"const e = new Error('made up'); e.stack = `Error: made up\\n    at f ({place})`; throw e;"
+    html = f"<script>window.__koda = {{ ready: Promise.resolve(), seek() {{ {throw} }} }}</script>"
+    with pytest.raises(PageError) as caught:
+        await render(browser, html)
+    assert "made up" in caught.value.message and len(caught.value.message) < 1000
+
+
 async def test_what_is_too_long_to_be_heard_is_not_kept(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cdp, "_MAX_MESSAGE_BYTES", 1 << 20)
     script = "setTimeout(() => { throw new Error('x'.repeat(1 << 22)); }, 50)"

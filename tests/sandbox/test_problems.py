@@ -74,6 +74,25 @@ def test_a_thousand_errors_are_not_a_thousand_problems() -> None:
     assert len(parse_build("x" * 100_000)[0].message) < 2000
 
 
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 10])
+def test_a_place_that_no_file_has_is_none(digits: str) -> None:
+    for said in (
+        f"src/App.tsx:{digits}:{digits}: ERROR: x",
+        f"src/App.tsx ({digits}:{digits}): x",
+        f"error during build:\nx\nfile: /a/project/src/App.tsx:{digits}:{digits}",
+    ):
+        [problem] = parse_build(said)
+        assert (problem.file, problem.line, problem.column) == ("src/App.tsx", None, None)
+    assert parse_types(f"src/App.tsx({digits},{digits}): error TS1: x")[0].line is None
+
+
+def test_what_a_build_prints_can_be_stored_and_shown() -> None:
+    [problem] = parse_build("src/\0a\x1b]0;x\x07.ts:1:2: ERROR: a\0b\x9b" + "\x08" * 9)
+    assert problem.file is not None and problem.file.isprintable() and problem.message.isprintable()
+    [problem] = parse_build("x" * 100_000 + ":1:2: ERROR: x")
+    assert problem.file is not None and len(problem.file) <= 1024
+
+
 def test_where_an_import_is() -> None:
     source = "// './a' is not it\nimport {\n  a,\n} from \"./a\";\n"
     assert import_position('import "./a";', "./a") == (1, 8)

@@ -95,3 +95,8 @@ def test_one_read_has_an_end_for_all_its_files_together(project: Path, monkeypat
     with pytest.raises(QuotaExceeded):
         reader.read_files(["0"], before_bytes=200 * KB)
     assert sum(map(len, reader.read_files(["0", "1", "0", "./1"]).values())) == 200 * KB
+
+
+def test_a_name_that_cannot_be_written_is_listed_as_one_that_can(project: Path) -> None:
+    (project / os.fsdecode(b"a\xff")).write_bytes(b"x")
+    assert [entry.path for entry in TreeReader(project).list_files(".", recursive=False)] == ["a\ufffd", "src"]
