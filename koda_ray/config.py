@@ -8,11 +8,12 @@ engine has their image and else local ones, and the offline director.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from koda_ray.errors import InvalidInput
@@ -27,6 +28,7 @@ __all__ = [
     "REPO_ROOT",
     "SANDBOX_IMAGE_FOLDER",
     "SECRETS",
+    "Places",
     "Settings",
     "data_dir",
     "env_file",
@@ -101,15 +103,36 @@ def env_file(environment: Mapping[str, str] | None = None) -> Path:
     return Path(named).absolute() if named else REPO_ROOT / ".env"
 
 
-class Settings(BaseSettings):
+class Places(BaseSettings):
+    """Where a server keeps its database: the one setting that whoever looks for a server needs, read as all are.
+
+    Raises:
+        InvalidInput: As `Settings`.
+    """
+
+    model_config = SettingsConfigDict(env_file=env_file(), extra="ignore", populate_by_name=True, frozen=True)
+
+    database_path: Path = Field(default_factory=lambda: data_dir() / "koda.db", validation_alias="DATABASE_PATH")
+
+    def __init__(self, **values: Any) -> None:
+        named = os.environ.get("KODA_ENV_FILE")
+        if named and not Path(named).exists():
+            raise InvalidInput(f"KODA_ENV_FILE={named}: there is no such file; correct it, or leave it out")
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            wrong = _wrong(error, type(self).model_fields.values())
+            told = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+            raise InvalidInput(f"{told}; correct it, or leave it out for the default", context=wrong) from None
+
+
+class Settings(Places):
     """Every setting of koda_ray. Durations in seconds, sizes in the unit their name ends with.
 
     Raises:
         InvalidInput: A variable has a value that is none of its own, by name in ``context``, or two contradict each
             other.
     """
-
-    model_config = SettingsConfigDict(env_file=env_file(), extra="ignore", populate_by_name=True, frozen=True)
 
     storage_provider: Literal["local", "r2", "s3"] = Field("local", validation_alias="STORAGE_PROVIDER")
     storage_path: Path = Field(default_factory=lambda: data_dir() / "storage", validation_alias="STORAGE_PATH")
@@ -124,7 +147,6 @@ class Settings(BaseSettings):
     database_provider: Literal["sqlite", "turso", "postgres", "json"] = Field(
         "sqlite", validation_alias="DATABASE_PROVIDER"
     )
-    database_path: Path = Field(default_factory=lambda: data_dir() / "koda.db", validation_alias="DATABASE_PATH")
     database_url: SecretStr | None = Field(None, validation_alias="DATABASE_URL")
     turso_url: str | None = Field(None, validation_alias="TURSO_URL")
     turso_token: SecretStr | None = Field(None, validation_alias="TURSO_TOKEN")
@@ -242,17 +264,6 @@ class Settings(BaseSettings):
     keep_previews_hours: float = Field(24.0, ge=1, validation_alias="KODA_KEEP_PREVIEWS_HOURS")
     keep_sessions_days: float | None = Field(None, ge=1, validation_alias="KODA_KEEP_SESSIONS_DAYS")
     keep_assets_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_ASSETS_DAYS")
-
-    def __init__(self, **values: Any) -> None:
-        named = os.environ.get("KODA_ENV_FILE")
-        if named and not Path(named).exists():
-            raise InvalidInput(f"KODA_ENV_FILE={named}: there is no such file; correct it, or leave it out")
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            wrong = _wrong(error)
-            told = "; ".join(f"{name}: {why}" for name, why in wrong.items())
-            raise InvalidInput(f"{told}; correct it, or leave it out for the default", context=wrong) from None
 
     @model_validator(mode="after")
     def _cross_check(self) -> Self:
@@ -390,9 +401,8 @@ class Settings(BaseSettings):
         )
 
 
-def _wrong(error: ValidationError) -> dict[str, str]:
+def _wrong(error: ValidationError, fields: Collection[FieldInfo]) -> dict[str, str]:
     """Return what is wrong by the variable's name, with its value where that is no secret."""
-    fields = Settings.model_fields.values()
     secret = {str(field.validation_alias) for field in fields if "SecretStr" in str(field.annotation)}
     wrong: dict[str, str] = {}
     for each in error.errors(include_url=False):

@@ -334,7 +334,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
     providers = Providers(settings, store)
     preview_port = int(preview.getsockname()[1])
     shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
-    path = runfile.runfile_path({"DATABASE_PATH": str(settings.database_path), **os.environ})
+    path = runfile.runfile_path(settings)
     try:
         await start_janitor(settings)
         signer = Signer.from_settings(settings)

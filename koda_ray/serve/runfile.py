@@ -12,11 +12,10 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from koda_ray.config import data_dir
+from koda_ray.config import Places
 from koda_ray.errors import InvalidInput, KodaError
 
 __all__ = ["RunFile", "read", "remove", "runfile_path", "start_of", "write"]
@@ -35,12 +34,15 @@ class RunFile:
     preview_url: str | None = None
 
 
-def runfile_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where the file lies: ``KODA_RUNFILE``, or ``server.json`` in the folder of the database."""
-    found = os.environ if environment is None else environment
-    if "KODA_RUNFILE" in found:
-        return Path(found["KODA_RUNFILE"])
-    return Path(found.get("DATABASE_PATH") or data_dir(found) / "koda.db").parent / "server.json"
+def runfile_path(places: Places | None = None) -> Path:
+    """Return where the file lies: ``KODA_RUNFILE``, or ``server.json`` in the folder of the database.
+
+    Args:
+        places: The settings of a server; read anew, from wherever those are read, when None.
+    """
+    if named := os.environ.get("KODA_RUNFILE"):
+        return Path(named)
+    return (places or Places()).database_path.parent / "server.json"
 
 
 def write(path: Path, *, url: str, preview_url: str | None) -> RunFile:

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from koda_ray.config import REPO_ROOT
+from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.console.server import MARK, OwnServer, ServerNotStarted, running_url, stop_running
 from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.serve import ray_folder, runfile
@@ -73,10 +73,40 @@ def test_a_runfile_of_another_user_is_not_believed(tmp_path: Path) -> None:
         runfile.read(path)
 
 
-def test_where_the_file_lies(tmp_path: Path) -> None:
-    assert runfile.runfile_path({}) == REPO_ROOT / "data" / "server.json"
-    assert runfile.runfile_path({"DATABASE_PATH": "/x/koda.db"}) == Path("/x/server.json")
-    assert runfile.runfile_path({"KODA_RUNFILE": "/y/run.json", "DATABASE_PATH": "/x/koda.db"}) == Path("/y/run.json")
+def test_where_the_file_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KODA_RUNFILE", "DATABASE_PATH", "KODA_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert runfile.runfile_path() == REPO_ROOT / "data" / "server.json"
+    monkeypatch.setenv("DATABASE_PATH", "/x/koda.db")
+    assert runfile.runfile_path() == runfile.runfile_path(Settings()) == Path("/x/server.json")
+    monkeypatch.setenv("KODA_RUNFILE", "/y/run.json")
+    assert runfile.runfile_path() == runfile.runfile_path(Settings()) == Path("/y/run.json")
+
+
+_ASKED = """
+from koda_ray.config import Settings
+from koda_ray.console.server import running_url
+from koda_ray.serve import runfile
+print(runfile.runfile_path(Settings()), runfile.runfile_path(), running_url())
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [({}, "kept"), ({"DATABASE_PATH": "{}/said/koda.db"}, "said"), ({"KODA_DATA_DIR": "{}/data"}, "kept")],
+)
+def test_a_server_is_looked_for_where_its_settings_have_it_announced(
+    tmp_path: Path, variables: dict[str, str], place: str
+) -> None:
+    (tmp_path / "mine.env").write_text(f"DATABASE_PATH={tmp_path}/kept/koda.db\n")
+    path = tmp_path / place / "server.json"
+    runfile.write(path, url="http://127.0.0.1:9", preview_url=None)
+    environment = {name: value for name, value in os.environ.items() if name not in ("KODA_RUNFILE", "KODA_SERVER")}
+    environment |= {"KODA_ENV_FILE": str(tmp_path / "mine.env"), "PYTHONPATH": str(REPO_ROOT)}
+    environment |= {name: value.format(tmp_path) for name, value in variables.items()}
+    asked = [sys.executable, "-P", "-c", _ASKED]
+    said = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert said.stdout.split() == [str(path), str(path), "None"], said.stderr  # nobody listens at that port
 
 
 def test_the_address_is_given_or_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
