@@ -21,6 +21,7 @@ __all__ = [
     "SESSIONS",
     "SWEPT",
     "UNIT",
+    "UNREAD",
     "Figure",
     "MetricsSink",
     "NoMetrics",
@@ -123,7 +124,13 @@ SWEPT = Figure(
     name="koda_swept_total",
     kind="counter",
     words="what nobody used any more and was removed: rendered parts (units), pages (bundles), notes of videos "
-    "(films), results, videos of previews, uploaded files (assets), sessions whose removal has begun",
+    "(films), results, videos of previews, uploaded files (assets), files of checkpoints (blobs), sessions whose "
+    "removal has begun",
     labels=("kind",),
 )
-FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, LOOKS, EVENTS_LAG, COST, SWEPT)
+UNREAD = Figure(
+    name="koda_unread_checkpoints",
+    kind="gauge",
+    words="checkpoints whose list of files the last look could not read, so that nobody knows what they hold",
+)
+FIGURES = (FRAMES, UNIT, SCHEDULE_TO_START, SESSIONS, ACTIVATION, OWED, LOOKS, EVENTS_LAG, COST, SWEPT, UNREAD)

@@ -27,7 +27,7 @@ from koda_ray.state.storage import Storage, bundle_key, bundle_prefix, render_pr
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "forget_bundle", "remove_asset", "remove_render", "results_of"]
+__all__ = ["Removal", "forget_bundle", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
 
 _MANY = 10_000
 _AT_ONCE = 500
@@ -70,6 +70,20 @@ async def forget_bundle(user_id: str, bundle: str, *, store: Store, storage: Sto
         await store.forget(user_id, [key])
 
 
+async def remove_unneeded(user_id: str, holder: str, *, store: Store, storage: Storage) -> list[str]:
+    """Remove the files of checkpoints that no session of a user's needs, once a holder needs nothing any more.
+
+    Returns:
+        Their keys.
+    """
+    marked = await store.let_go(user_id, holder=holder)
+    for start in range(0, len(marked), _AT_ONCE):  # a piece after the other: whoever waits for one waits less
+        part = marked[start : start + _AT_ONCE]
+        await storage.delete_many(part)
+        await store.forget(user_id, part)
+    return marked
+
+
 class Removal:
     """Removes what a closed session left.
 
@@ -105,17 +119,9 @@ class Removal:
                     await self._storage.delete(stored.key)
         else:
             await self._storage.delete_prefix(own)
-        await self._contents(closed)
+        await remove_unneeded(closed.user_id, closed.id, store=self._store, storage=self._storage)
         await self._last(closed)
         await self._store.delete_session(closed.id, user_id=closed.user_id)
-
-    async def _contents(self, closed: SessionRecord) -> None:
-        """Remove the files of checkpoints that no other session of the user's needs."""
-        marked = await self._store.let_go(closed.user_id, holder=closed.id)
-        for start in range(0, len(marked), _AT_ONCE):  # a piece after the other: whoever waits for one waits less
-            part = marked[start : start + _AT_ONCE]
-            await self._storage.delete_many(part)
-            await self._store.forget(closed.user_id, part)
 
     async def _last(self, closed: SessionRecord) -> None:
         """Remove what the user stored by its content, where nobody works with it, and have nobody begin meanwhile."""

@@ -14,21 +14,21 @@ its person deleted. A preview's video goes sooner, but not while its person is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from koda_ray.actors.removal import forget_bundle, remove_asset, results_of
+from koda_ray.actors.removal import forget_bundle, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
-from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
+from koda_ray.metrics import SWEPT, UNREAD, MetricsSink, NoMetrics
 from koda_ray.state import checkpoint
 from koda_ray.state.content import CONTENT_LEASE
 from koda_ray.state.locks import holding
-from koda_ray.state.records import JobRecord
+from koda_ray.state.records import CheckpointRecord, JobRecord
 from koda_ray.state.storage import (
     CONTENT_KINDS,
     ContentKind,
@@ -54,6 +54,8 @@ REST = timedelta(hours=6)
 _LISTING = 20
 """What a listing costs, in objects; a removal costs the same, and a row one."""
 _MANY = 100_000
+_NOBODY = "nobody"
+"""Who holds nothing: no session has such an id."""
 _SOME = 100
 _AT_ONCE = 20
 """How many videos of a user go after one look at who is to judge them."""
@@ -125,6 +127,7 @@ class Sweep:
         self._looked_at: tuple[str, set[str]] | None = None
         self._over: list[tuple[JobRecord, str]] = []
         self._gone: list[str] = []
+        self._unread: Collection[str] = ()
 
     async def step(self) -> list[str]:
         """Go on where the step before ended.
@@ -197,6 +200,7 @@ class Sweep:
             async with aclosing(self._lost(user_id)) as pieces:
                 async for cost in pieces:
                     yield cost
+            yield await self._unneeded(user_id)
 
     async def _unused(self) -> AsyncGenerator[int]:
         """Begin to remove sessions that nobody has used for so long; the janitor goes on with them."""
@@ -224,8 +228,12 @@ class Sweep:
                 yield 2 * _LISTING
 
     async def _older(self) -> AsyncGenerator[int]:
-        """Count what checkpoints hold that are from before that was counted."""
-        after = ""
+        """Count what checkpoints hold that are from before that was counted.
+
+        One whose list cannot be read keeps nobody's deletions from freeing anything for long: a list that is lost is
+        known to be so at once, another one is looked at once more in the next round.
+        """
+        after, unread = "", dict[str, CheckpointRecord]()
         while found := await self._store.unheld(after=after, limit=_SOME):
             after = found[-1].id
             for pointer in found:
@@ -236,7 +244,24 @@ class Sweep:
                     await self._store.hold(pointer.user_id, sizes, holder=session_id, checkpoint=pointer.id)
                 except KodaError as error:
                     _left(key, error)
+                    unread[pointer.id] = pointer
+                    try:
+                        await self._without(pointer, is_lost=not error.retryable)
+                    except KodaError as another:  # its session is gone, or the database away
+                        _left(key, another)
                 yield 2 * _LISTING
+        self._unread = unread.keys()
+        self._metrics.note(UNREAD, len(unread))
+
+    async def _without(self, pointer: CheckpointRecord, *, is_lost: bool) -> None:
+        """Do without the list of a checkpoint: its session keeps what it may name, and others' deletions free the rest.
+
+        What is known of its session is kept as it is. Where its list may come back, so is all else that its user has.
+        """
+        if is_lost:
+            await self._store.hold(pointer.user_id, {}, holder=pointer.session_id, checkpoint=pointer.id)
+        elif pointer.id in self._unread:
+            await self._store.hold_all(pointer.user_id, holder=pointer.session_id, checkpoint=pointer.id)
 
     async def _lost(self, user_id: str) -> AsyncGenerator[int]:
         """Remove uploaded files that no row names: of an upload or a removal that was cut off."""
@@ -250,6 +275,17 @@ class Sweep:
                     await self._storage.delete(stored.key)
                     self._removed("assets", stored.key)
             yield len(found)
+
+    async def _unneeded(self, user_id: str) -> int:
+        """Remove files of checkpoints that nobody needs: what a deletion left while it was not known who needs it."""
+        gone: list[str] = []
+        try:
+            gone = await remove_unneeded(user_id, _NOBODY, store=self._store, storage=self._storage)
+        except KodaError as error:
+            _left(f"what nobody of {user_id} needs", error)
+        for key in gone:
+            self._removed("blobs", key)
+        return _LISTING + len(gone)
 
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
         found = await self._storage.look_below(prefix)

@@ -7,6 +7,8 @@ marked to go, removed, and forgotten, in this order. Whoever comes to hold what 
 stores it anew. Pages are nobody's in particular: they are held by the user, until the sweep or a removal takes them.
 
 Checkpoints from before this was counted hold nothing yet. Until the sweep has read them, nothing of their user's goes.
+One whose list is lost holds what is known of its session; one whose list cannot be read again and again, but may be
+some day, holds all that its user has at that time: that stays as long as its session, and what comes later goes.
 """
 
 from __future__ import annotations
@@ -49,6 +51,15 @@ class HoldingStore(Protocol):
             NotFound: There is no such session of this user; nothing was counted, as with the others.
             LimitReached: They have stored as much as they may.
             Unavailable: One of them is being removed, and that takes long.
+        """
+        ...
+
+    async def hold_all(self, user_id: str, *, holder: str, checkpoint: str) -> None:
+        """Keep all that a user has for a session, since nobody can tell which of it a checkpoint of it holds.
+
+        Raises:
+            NotFound: There is no such session of this user.
+            Unavailable: Something is being removed, and that takes long.
         """
         ...
 

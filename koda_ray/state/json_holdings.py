@@ -37,9 +37,8 @@ class JsonHoldings:
         def work(change: Transaction) -> None:
             ensure_user(change, user_id)
             may_begin(change, user_id)
-            row = change.tables.get("sessions", holder)
-            if holder != THE_USER and (row is None or row["status"] == "closed" or row["user_id"] != words(user_id)):
-                raise no_such("session", holder)
+            if holder != THE_USER:
+                _check_open(change, user_id, holder)
             if most_bytes is not None:
                 check_stored(count_stored(change.tables, user_id), most_bytes)
             for key, size in sizes.items():
@@ -51,8 +50,21 @@ class JsonHoldings:
                     raise in_removal(user_id)
                 elif words(holder) not in (held := _holders(row)):
                     change.set("contents", key, {"holders": [*held, words(holder)]}, owner=user_id)
-            if checkpoint is not None and change.tables.get("checkpoints", checkpoint, holder) is not None:
-                change.set("checkpoints", checkpoint, {"held": True}, owner=holder)
+            if checkpoint is not None:
+                _mark_held(change, checkpoint, holder)
+
+        await after_removal(lambda: self._database.write(work))
+
+    async def hold_all(self, user_id: str, *, holder: str, checkpoint: str) -> None:
+        """Keep all that a user has for a session; see `HoldingStore.hold_all`."""
+
+        def work(change: Transaction) -> None:
+            may_begin(change, user_id)
+            _check_open(change, user_id, holder)
+            for row in change.tables.of("contents", user_id):
+                if not row["going"] and words(holder) not in (held := _holders(row)):
+                    change.set("contents", str(row["key"]), {"holders": [*held, words(holder)]}, owner=user_id)
+            _mark_held(change, checkpoint, holder)
 
         await after_removal(lambda: self._database.write(work))
 
@@ -107,6 +119,17 @@ def share_holdings(change: Transaction, user_id: str, holder: str, *, of: str) -
     """Have a session that was made of another one hold what that one does."""
     for key, holders in _held(change.tables, user_id, of):
         change.set("contents", key, {"holders": [*holders, words(holder)]}, owner=user_id)
+
+
+def _check_open(change: Transaction, user_id: str, session_id: str) -> None:
+    row = change.tables.get("sessions", session_id)
+    if row is None or row["status"] == "closed" or row["user_id"] != words(user_id):
+        raise no_such("session", session_id)
+
+
+def _mark_held(change: Transaction, checkpoint: str, session_id: str) -> None:
+    if change.tables.get("checkpoints", checkpoint, session_id) is not None:
+        change.set("checkpoints", checkpoint, {"held": True}, owner=session_id)
 
 
 def _held(tables: Tables, user_id: str, holder: str) -> list[tuple[str, list[str]]]:

@@ -40,20 +40,34 @@ class SqlHoldings:
         most_bytes: int | None = None,
     ) -> None:
         """Count objects, and keep them for a holder; see `HoldingStore.hold`."""
-        there = select(_S.id).where(_S.id == holder, _S.user_id == user_id, _S.status != "closed")
         held = update(schema.checkpoints).where(_P.session_id == holder, _P.id == checkpoint).values(held=True)
 
         def work(connection: Connection) -> None:
             ensure_user(self._database, connection, user_id)
             may_begin(connection, user_id)
-            if holder != THE_USER and connection.execute(there).first() is None:
-                raise no_such("session", holder)
+            if holder != THE_USER:
+                _check_open(connection, user_id, holder)
             if most_bytes is not None:
                 check_stored(count_stored(connection, user_id), most_bytes)
             for part in _parts(sizes):
                 _add(self._database, connection, user_id, {key: sizes[key] for key in part}, holder)
             if checkpoint is not None:
                 connection.execute(held)
+
+        await after_removal(lambda: self._database.write(work))
+
+    async def hold_all(self, user_id: str, *, holder: str, checkpoint: str) -> None:
+        """Keep all that a user has for a session; see `HoldingStore.hold_all`."""
+        others = (_C.user_id == user_id, _C.going.is_(False), _C.key.not_in(select(_H.key).where(_H.holder == holder)))
+        held = update(schema.checkpoints).where(_P.session_id == holder, _P.id == checkpoint).values(held=True)
+
+        def work(connection: Connection) -> None:
+            may_begin(connection, user_id)
+            _check_open(connection, user_id, holder)
+            connection.execute(update(schema.contents).where(*others).values(holders=_C.holders + 1))
+            theirs = select(literal(holder), _C.key, _C.user_id).where(*others)
+            connection.execute(insert(schema.holdings).from_select(["holder", "key", "user_id"], theirs))
+            connection.execute(held)
 
         await after_removal(lambda: self._database.write(work))
 
@@ -116,6 +130,12 @@ def share_holdings(connection: Connection, user_id: str, holder: str, *, of: str
     shared = select(_H.key).where(_H.holder == holder)
     more = update(schema.contents).where(_C.user_id == user_id, _C.key.in_(shared)).values(holders=_C.holders + 1)
     connection.execute(more)
+
+
+def _check_open(connection: Connection, user_id: str, session_id: str) -> None:
+    there = select(_S.id).where(_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
+    if connection.execute(there).first() is None:
+        raise no_such("session", session_id)
 
 
 def _add(database: Database, connection: Connection, user_id: str, sizes: Mapping[str, int], holder: str) -> None:

@@ -13,9 +13,10 @@ from typing import Literal
 
 import pytest
 
+from koda_ray.actors.removal import remove_unneeded
 from koda_ray.actors.sweep import REST, Retention, Sweep
 from koda_ray.errors import NotFound, StorageError
-from koda_ray.metrics import SWEPT, Figure, MetricsSink
+from koda_ray.metrics import SWEPT, UNREAD, Figure, MetricsSink
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
@@ -45,6 +46,21 @@ __all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
 UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
 PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)
 OLD, NEW = "a" * 64, "b" * 64
+
+
+class Counted:
+    """Counts what is swept, and hears how many checkpoints could not be read."""
+
+    def __init__(self) -> None:
+        self.of: Counter[str] = Counter()
+        self.unread: list[float] = []
+
+    def note(self, figure: Figure, value: float, **labels: str) -> None:
+        if figure is UNREAD:
+            self.unread.append(value)
+        else:
+            assert figure is SWEPT
+            self.of[labels["kind"]] += int(value)
 
 
 @dataclass
@@ -98,9 +114,75 @@ async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: 
         await store.commit(mine.id, mine.epoch, Batch(checkpoint=pointer))
     await storage.put(key, b"no manifest")
     await sweep_of(store, storage, clock).step()
-    assert [each.id for each in await store.unheld()] == [made.id], "what cannot be read is looked at again"
+    assert await store.unheld() == [], "what is lost is known to be so"
     lists = [await storage.size(each.manifest_key) for each in (await store.checkpoints(mine.id))[:2]]
     assert await store.stored_bytes("ann") == 150 + sum(lists)
+
+
+async def kept(store: SqlStore, storage: Storage, name: str, *, is_old: bool = False) -> tuple[SessionRecord, str]:
+    """Make a session with a checkpoint of a file of its own; the key is that of its list."""
+    session = await records.active_session(store)
+    tree = checkpoint.CheckpointTree(files={"f": name.encode() * 100})
+    prepared = await checkpoint.prepare(tree, state=session.state, event_seq=1)
+    await checkpoint.store(storage, prepared)
+    pointer = replace(records.checkpoint(session, 1), id=prepared.manifest.id, manifest_key=prepared.manifest.key)
+    await store.commit(session.id, session.epoch, Batch(checkpoint=pointer))
+    if not is_old:
+        await store.hold("ann", prepared.sizes, holder=session.id, checkpoint=pointer.id)
+    return session, prepared.manifest.key
+
+
+async def removed(store: SqlStore, storage: Storage, session: SessionRecord) -> list[str]:
+    """Have a session's files go as its deletion has them go; return what was freed."""
+    await store.close_session(session.id, user_id="ann")
+    freed = await remove_unneeded("ann", session.id, store=store, storage=storage)
+    await store.delete_session(session.id, user_id="ann")
+    return freed
+
+
+async def test_a_list_that_is_lost_keeps_no_deletion_from_freeing(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    leaving, _ = await kept(store, storage, "a")
+    mine, damaged = await kept(store, storage, "b", is_old=True)
+    await store.hold("ann", {"mine": 7}, holder=mine.id)
+    gone, missing = await kept(store, storage, "c", is_old=True)
+    await storage.put(damaged, b"no manifest")
+    await storage.delete(missing)
+    assert await removed(store, storage, leaving) == [], "nobody knows yet"
+    seen = Counted()
+    swept = await sweep_of(store, storage, clock, metrics=seen).step()
+    assert seen.unread == [2.0] and await store.unheld() == []
+    assert len(swept) == 2 and await store.stored_bytes("ann") == 7, "what was left is freed, and the session's is kept"
+    assert await removed(store, storage, gone) == [] and await removed(store, storage, mine) == ["mine"]
+
+
+async def test_a_list_that_cannot_be_read_for_now_keeps_what_there_is_for_its_session(
+    store: SqlStore, tmp_path: Path, clock: Clock
+) -> None:
+    class Unreadable(Storage):
+        wrong = ""
+
+        async def get(self, key: str) -> bytes:
+            if key == self.wrong:
+                raise StorageError(f"{key} could not be read: input/output error")
+            return await super().get(key)
+
+    storage = Unreadable(str(tmp_path / "storage"))
+    leaving, _ = await kept(store, storage, "a")
+    mine, storage.wrong = await kept(store, storage, "b", is_old=True)
+    seen = Counted()
+    sweep = sweep_of(store, storage, clock, metrics=seen)
+    await sweep.step()
+    assert len(await store.unheld()) == 1, "it is looked at once more"
+    clock.at += REST * 2
+    await sweep.step()
+    assert await store.unheld() == [] and seen.unread == [1.0, 1.0]
+    later, _ = await kept(store, storage, "d")
+    assert await removed(store, storage, leaving) == [], "it may be what that names"
+    assert len(await removed(store, storage, later)) == 2
+    assert len(await removed(store, storage, mine)) == 2, "with its session all of it goes"
+    assert await store.stored_bytes("ann") == 0
 
 
 async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
@@ -253,14 +335,6 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     clock.at += PAGES * 2
     assert await sweep_of(store, disk_storage, clock).step() == [other.rpartition("/")[0]]
     assert await disk_storage.exists(shown)
-
-
-class Counted(Counter[str]):
-    """Counts what was noted as swept, by kind."""
-
-    def note(self, figure: Figure, value: float, **labels: str) -> None:
-        assert figure is SWEPT
-        self[labels["kind"]] += int(value)
 
 
 async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(

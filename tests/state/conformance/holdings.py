@@ -101,6 +101,27 @@ class HoldingConformance:
         await store.close_session(older.id, user_id="ann")
         assert sorted(await store.let_go("ann", holder=older.id)) == ["file", "list"]
 
+    async def test_what_a_checkpoint_may_hold_stays_for_its_session_and_what_comes_later_goes(
+        self, store: Store
+    ) -> None:
+        leaving, older = await active_session(store), await active_session(store)
+        await store.hold("ann", {"file": 10, "shared": 1}, holder=leaving.id)
+        await store.hold("ann", {"shared": 1}, holder=older.id)
+        pointer = records.checkpoint(older, 1)
+        await store.commit(older.id, older.epoch, Batch(checkpoint=pointer))
+        for user, session_id in (("bob", older.id), ("ann", "ses_none")):
+            with pytest.raises(NotFound):
+                await store.hold_all(user, holder=session_id, checkpoint=pointer.id)
+        await store.hold_all("ann", holder=older.id, checkpoint=pointer.id)
+        await store.hold_all("ann", holder=older.id, checkpoint=pointer.id)  # the same again
+        assert await store.unheld() == [] and await store.stored_bytes("ann") == 11
+        await store.hold("ann", {"later": 5}, holder=leaving.id)
+        await store.close_session(leaving.id, user_id="ann")
+        assert await store.let_go("ann", holder=leaving.id) == ["later"]
+        await store.forget("ann", ["later"])
+        await store.close_session(older.id, user_id="ann")
+        assert sorted(await store.let_go("ann", holder=older.id)) == ["file", "shared"]
+
     async def test_a_session_that_is_deleted_holds_nothing_more(self, store: Store) -> None:
         mine = await active_session(store)
         await store.close_session(mine.id, user_id="ann")
