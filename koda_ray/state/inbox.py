@@ -42,7 +42,7 @@ class InboxStore(Protocol):
         Args:
             command: What is asked; its result is what ``judge`` gives.
             judge: Pure. It sees the row as it is in the transaction that records the command.
-            most_awake: How many of the user's sessions may be awake (see `Store.awake_sessions`), this one with them.
+            most_awake: How many of the user's sessions may be awake (see `SessionRoom`), this one with them.
 
         Returns:
             The command that there is under this key, from now or before, and whether it still waits.

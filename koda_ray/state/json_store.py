@@ -170,10 +170,6 @@ class JSONStore(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
 
-    async def awake_sessions(self, user_id: str) -> int:
-        """Count a user's sessions that are held, or owe work."""
-        return await self._database.read(lambda tables: count_awake(tables, user_id))
-
     async def room_taken(self, user_id: str) -> SessionRoom:
         """Count what a user has of all that `SessionRoom` limits."""
         return await self._database.read(lambda tables: room_taken(tables, user_id))

@@ -269,7 +269,7 @@ class SessionRoom:
 
     Attributes:
         sessions: How many there are, asleep or awake; those whose deletion has begun do not count.
-        awake: How many of them are awake (see `Store.awake_sessions`).
+        awake: How many of them have a process, or will have one: they owe work, or are asked something.
         stored_bytes: How much all that the user has stored takes, before another begins.
         more: How many are to be made right after this one, for which there has to be room too.
     """

@@ -206,10 +206,6 @@ class SqlStore(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
 
-    async def awake_sessions(self, user_id: str) -> int:
-        """Count a user's sessions that are held, or owe work."""
-        return await self._database.read(lambda connection: count_awake(connection, user_id))
-
     async def room_taken(self, user_id: str) -> SessionRoom:
         """Count what a user has of all that `SessionRoom` limits."""
         return await self._database.read(lambda connection: room_taken(connection, user_id, ALL_ROOM))

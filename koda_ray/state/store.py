@@ -134,10 +134,6 @@ class Store(
         """
         ...
 
-    async def awake_sessions(self, user_id: str) -> int:
-        """Count a user's sessions that have a process, or will have one: they owe work, or are asked something."""
-        ...
-
     async def room_taken(self, user_id: str) -> SessionRoom:
         """Count what a user has of all that `SessionRoom` limits."""
         ...
@@ -147,7 +143,7 @@ class Store(
 
         Raises:
             NotFound: There is no such session of this user.
-            LimitReached: ``most`` of the user's sessions are awake (see `awake_sessions`). It holds however many are
+            LimitReached: ``most`` of the user's sessions are awake (see `SessionRoom`). It holds however many are
                 woken at once.
         """
         ...

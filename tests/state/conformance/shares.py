@@ -231,7 +231,7 @@ class ShareConformance:
         made = await asyncio.gather(*(make(index) for index in range(6)), return_exceptions=True)
         awake = [each for each in made if not isinstance(each, BaseException)]
         assert len(awake) == 3 and all(isinstance(each, LimitReached) for each in made if each not in awake)
-        assert await stores[0].awake_sessions("ann") == 3 and await stores[0].awake_sessions("bob") == 0
+        assert (await stores[0].room_taken("ann")).awake == 3 and (await stores[0].room_taken("bob")).awake == 0
         there, fresh = await stores[0].create_session(
             awake[0].state, key=f"k{made.index(awake[0])}", body={}, room=SessionRoom(awake=1)
         )
@@ -239,9 +239,9 @@ class ShareConformance:
         await stores[0].close_session(awake[0].id, user_id="ann")
         asleep = await new_session(stores[0])
         held = await active_session(stores[0])
-        assert await stores[1].awake_sessions("ann") == 3 and asleep.id != held.id
+        assert (await stores[1].room_taken("ann")).awake == 3 and asleep.id != held.id
         await stores[0].release(held.id, held.epoch)
-        assert await stores[1].awake_sessions("ann") == 2
+        assert (await stores[1].room_taken("ann")).awake == 2
 
     @pytest.mark.quick
     async def test_a_user_has_so_many_sessions_and_no_more(self, connect: Connect) -> None:
@@ -286,7 +286,7 @@ class ShareConformance:
 
         woken = await asyncio.gather(*(wake(index) for index in range(6)), return_exceptions=True)
         assert sum(isinstance(each, LimitReached) for each in woken) == 3 and woken.count(None) == 3
-        assert await stores[0].awake_sessions("ann") == 3
+        assert (await stores[0].room_taken("ann")).awake == 3
         again = woken.index(None)
         await stores[0].keep_place(asleep[again].id, user_id="ann", most=1, until=until)  # it has its place
         for index, each in enumerate(woken):
