@@ -21,7 +21,7 @@ from koda_ray.cancellation import end_all
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
 from koda_ray.logs import get_logger
-from koda_ray.render.fitness import note_outdated
+from koda_ray.render.fitness import forget_gone, note_outdated
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
@@ -131,6 +131,7 @@ class _JanitorHost(Frugal):
 
         async def clear_nodes() -> Sequence[Reaped]:
             await asyncio.to_thread(look_at_disk, settings)
+            await asyncio.to_thread(forget_gone)
             return await elsewhere.clear()
 
         sweep = Sweep(

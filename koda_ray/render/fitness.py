@@ -4,7 +4,8 @@ On a full disk one piece of work after the other fails: a browser's profile, a f
 version than the database's, nothing can be opened once a newer one has changed that. Whoever meets either says so under
 the node's id, in what Ray's head keeps by key. Whoever puts something somewhere reads it there (`presence`), and what
 runs on such a node leaves it, where others of the cluster could take it. Nothing of ours is there then to notice that
-there is room again: the janitor looks, with each of its rounds. An older version stays one.
+there is room again: the janitor looks, with each of its rounds, and forgets what was said of nodes that are gone. An
+older version stays one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from koda_ray.errors import KodaError, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import NODE_FULL
 
-__all__ = ["Unfit", "free_bytes", "is_full", "left", "note_outdated", "note_room", "unfit_nodes"]
+__all__ = ["Unfit", "forget_gone", "free_bytes", "is_full", "left", "note_outdated", "note_room", "unfit_nodes"]
 
 Unfit = Literal["full", "outdated"]
 """Why a node can do no work."""
@@ -91,10 +92,34 @@ def note_outdated() -> None:
 
 
 def unfit_nodes() -> Mapping[str, Unfit]:
-    """Return why which nodes can do no work, by Ray's ids; blocks, and raises what Ray does where its head is away."""
-    said = {key: _get(key, namespace=_NAMESPACE) for key in _list(_KEY, namespace=_NAMESPACE)}
-    found = {key.removeprefix(_KEY).decode(): value.decode() for key, value in said.items() if value is not None}
+    """Return why which nodes can do no work, by Ray's ids; blocks, and raises what Ray does where its head is away.
+
+    It takes the head two questions, however many nodes are unfit, and one where none is.
+    """
+    keys = _list(_KEY, namespace=_NAMESPACE)
+    said = cast("dict[bytes, bytes]", _client().internal_kv_multi_get(keys, _NAMESPACE)) if keys else {}
+    found = {_node(key): value.decode() for key, value in said.items()}
     return {node: cast("Unfit", why) for node, why in found.items() if why in get_args(Unfit)}
+
+
+def forget_gone() -> None:
+    """Drop what was said of nodes that are gone, which nobody else does. Blocks."""
+    if not ray.is_initialized():
+        return
+    try:
+        if not (keys := _list(_KEY, namespace=_NAMESPACE)):
+            return
+        alive = {node["NodeID"] for node in _nodes() if node["Alive"]}  # later: who says something is there already
+        for key in keys:
+            if (node := _node(key)) not in alive:
+                _del(key, namespace=_NAMESPACE)
+                _log.info("an unfit node is gone", node=node)
+    except (RayError, RuntimeError, OSError) as error:
+        _log.info("the cluster does not say which unfit nodes are gone", error=type(error).__name__)
+
+
+def _node(key: bytes) -> str:
+    return key.removeprefix(_KEY).decode()
 
 
 def _own() -> tuple[bytes, str]:
@@ -107,3 +132,5 @@ _put = cast("Callable[..., bool]", cast("Any", internal_kv)._internal_kv_put)
 _get = cast("Callable[..., bytes | None]", cast("Any", internal_kv)._internal_kv_get)
 _del = cast("Callable[..., int]", cast("Any", internal_kv)._internal_kv_del)
 _list = cast("Callable[..., list[bytes]]", cast("Any", internal_kv)._internal_kv_list)
+_client = cast("Callable[[], Any]", cast("Any", internal_kv).internal_kv_get_gcs_client)
+_nodes = cast("Callable[[], list[dict[str, Any]]]", ray.nodes)

@@ -24,6 +24,7 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import Unavailable
+from koda_ray.render.fitness import forget_gone, note_room, unfit_nodes
 from koda_ray.render.presence import Presence
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
@@ -196,14 +197,23 @@ async def test_what_a_dead_worker_left_on_another_node_is_cleared_and_the_node_m
 @pytest.mark.full
 @pytest.mark.ray
 async def test_a_node_that_is_gone_is_forgotten(cluster: Any, settings: Settings) -> None:
-    sent = rounds(public_settings(settings))
+    sent = rounds(public_settings(settings.model_copy(update={"node_room_mb": 10**9})))
     (node,) = (node for node in cluster.list_all_nodes() if node.node_id != own_node())
     assert len(await sent.clear()) == 1
+    await asyncio.to_thread(note_room, False)
+    unfit = dict.fromkeys((node.node_id, own_node()), "full")
+    assert await asyncio.to_thread(unfit_nodes) == unfit
+    await asyncio.to_thread(forget_gone)
+    assert await asyncio.to_thread(unfit_nodes) == unfit, "those that are there are known still"
     await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
     async with asyncio.timeout(120):
         while len((await see_nodes()).nodes) == 2:
             await asyncio.sleep(0.2)
     assert await sent.clear() == [] and (await see_nodes()).lost == 1
+    await asyncio.to_thread(forget_gone)
+    assert await asyncio.to_thread(unfit_nodes) == {own_node(): "full"}
+    await asyncio.to_thread(note_room, True)
+    assert await asyncio.to_thread(unfit_nodes) == {}
 
 
 @pytest.mark.full
