@@ -7,8 +7,10 @@ a store do it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Literal, TypeVar, cast
 
 from pydantic import JsonValue
@@ -132,17 +134,16 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
     budget = left_of(state.budget, spent) if state.budget is not None else None
     state = moved.state(state).model_copy(update={"created_at": at, "updated_at": at, "budget": budget, "group": None})
     parts = _parts(past, state, _OTHER, at)
-    rev, seq = past.rev + 1, len(past.said)
+    rev, seq = past.rev + 1, len(past.said_seqs)
 
     def heard(at_seq: int) -> int:
         """Return the number in the fork's log of what was the newest there."""
-        return sum(event.seq <= at_seq for event in past.said)
+        return bisect_right(past.said_seqs, at_seq)
 
     approvals = [replace(each, session_id=session_id) for each in parts.approvals]
     told: dict[str, JsonValue] = {"sessionId": source.id, "point": past.point, "seq": past.seq}
     dumped = cast("JsonValue", state.model_dump(mode="json", by_alias=True))
     events = [
-        *(NewEvent(type="message", data=event.data, cause_id=event.cause_id) for event in past.said),
         NewEvent(type="forked", data=told),
         *(announced(each) for each in approvals if each.status == "pending"),
         NewEvent(type="state_change", data={"phase": state.phase, "owes": state.owes, "state": dumped}),
@@ -150,10 +151,10 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
     return ForkedSession(
         state=state,
         rev=rev,
-        messages=[
-            *(replace(each, session_id=session_id, seq=heard(each.seq)) for each in past.messages),
-            *(replace(each, session_id=session_id, rev=rev, seq=seq) for each in parts.closing),
-        ],
+        messages=chain(
+            (replace(each, session_id=session_id, seq=heard(each.seq)) for each in past.messages),
+            (replace(each, session_id=session_id, rev=rev, seq=seq) for each in parts.closing),
+        ),
         tool_calls=[replace(each, session_id=session_id) for each in parts.tool_calls],
         approvals=approvals,
         beads=parts.beads,
@@ -169,6 +170,8 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
         ],
         jobs=moved.jobs(at),
         events=events,
+        said=(NewEvent(type="message", data=event.data, cause_id=event.cause_id) for event in past.said),
+        said_count=seq,
     )
 
 

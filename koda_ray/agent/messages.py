@@ -17,6 +17,7 @@ from koda_ray.state.records import MessageRecord, ToolCallRecord
 
 __all__ = [
     "CONTINUE",
+    "OpenCalls",
     "Repaired",
     "from_records",
     "open_calls",
@@ -62,18 +63,36 @@ def open_calls(history: Sequence[MessageRecord], elsewhere: Collection[str] = ()
         history: Messages in order.
         elsewhere: Ids of calls whose results are not among these.
     """
-    answered = {
-        block["tool_use_id"] for record in history for block in _blocks(record) if block["type"] == "tool_result"
-    }
-    calls: list[OpenCall] = []
+    found = OpenCalls(elsewhere)
     for record in history:
+        found.add(record)
+    return found.calls
+
+
+class OpenCalls:
+    """The calls of a history that have no result, as its messages go by: no more of them is held than those.
+
+    Args:
+        elsewhere: Ids of calls whose results are not among these.
+    """
+
+    def __init__(self, elsewhere: Collection[str] = ()) -> None:
+        self._answered = {*elsewhere}
+        self._open: dict[str, OpenCall] = {}
+
+    def add(self, record: MessageRecord) -> None:
+        """Take the next message."""
         for block in _blocks(record):
-            if record.role == "assistant" and block["type"] == "tool_use" and block["id"] not in answered:
-                if block["id"] in elsewhere:
-                    continue
-                answered.add(block["id"])
-                calls.append(OpenCall(message=record, block=block))
-    return calls
+            if block["type"] == "tool_result":
+                self._answered.add(block["tool_use_id"])
+                self._open.pop(block["tool_use_id"], None)
+            elif record.role == "assistant" and block["type"] == "tool_use" and block["id"] not in self._answered:
+                self._open.setdefault(block["id"], OpenCall(message=record, block=block))
+
+    @property
+    def calls(self) -> list[OpenCall]:
+        """Those that have none so far, in the order in which they were made."""
+        return list(self._open.values())
 
 
 def repair(history: Sequence[Message], ledger: Mapping[str, ToolCallRecord]) -> tuple[Message, ...]:

@@ -9,9 +9,11 @@ one it was copied from: both may run, so each has an id, which is its idempotenc
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import cast
 
 from pydantic import JsonValue
@@ -20,7 +22,7 @@ from koda_ray.agent.approvals import announced
 from koda_ray.agent.delegation import subagents_among
 from koda_ray.agent.ledger import OpenCall, abandoned, recorded_result, result_block
 from koda_ray.agent.memory import stream_of
-from koda_ray.agent.messages import open_calls
+from koda_ray.agent.messages import OpenCalls
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.llm.base import Block
 from koda_ray.state.past import Change, ForkedSession, Past
@@ -42,13 +44,13 @@ class Settled:
     closing: list[MessageRecord]
 
 
-def open_at(messages: Sequence[MessageRecord]) -> list[OpenCall]:
+def open_at(messages: Iterable[MessageRecord]) -> list[OpenCall]:
     """List the calls without a result, agent by agent, in the order they were made."""
-    return [call for history in _histories(messages) for call in open_calls(history)]
+    return [call for agent in _ends(messages) for call in agent.open.calls]
 
 
 def settled_at(
-    messages: Sequence[MessageRecord],
+    messages: Iterable[MessageRecord],
     tool_calls: Sequence[ToolCallRecord],
     *,
     waits: Container[str],
@@ -59,7 +61,7 @@ def settled_at(
     """Have every call answered, or waiting for a person.
 
     Args:
-        messages: What was said by the point, of all agents.
+        messages: What was said by the point, of all agents, of each in order.
         tool_calls: The calls made by then, as they are now.
         waits: Ids of calls that are to wait for a person, again where they were answered since.
         reason: Why the others are closed, for the model: one sentence.
@@ -68,9 +70,9 @@ def settled_at(
     """
     rows = {row.id: row for row in tool_calls}
     closing: list[MessageRecord] = []
-    for history in _histories(messages):
+    for agent in _ends(messages):
         blocks: list[Block] = []
-        for call in open_calls(history):
+        for call in agent.open.calls:
             call_id = call.block["id"]
             row = rows.get(call_id)
             if row is not None and call_id in waits:
@@ -84,12 +86,11 @@ def settled_at(
             content, is_error = recorded_result(closed) or (reason, True)
             blocks.append(result_block(call_id, content, is_error=is_error))
         if blocks:
-            last = history[-1]
             closing.append(
                 replace(
-                    last,
+                    agent.last,
                     id=new_id("msg"),
-                    position=last.position + 1,
+                    position=agent.last.position + 1,
                     role="user",
                     content=cast("list[JsonValue]", blocks),
                     created_at=at,
@@ -126,7 +127,7 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
     """
     settled, approvals = _at_rest(past, _OTHER, at)
     ids = {row.id: new_id("cal") for row in settled.tool_calls if row.status == "waiting"}
-    session_id, rev, seq = new_id("ses"), past.rev + 1, len(past.said)
+    session_id, rev, seq = new_id("ses"), past.rev + 1, len(past.said_seqs)
     own = {"session_id": session_id, "node_id": node, "forked_from": past.record.id}
     state = past.state.model_copy(update={**own, "budget": budget, "created_at": at, "updated_at": at})
     told: dict[str, JsonValue] = {"sessionId": past.record.id, "point": past.point, "seq": past.seq}
@@ -135,20 +136,20 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
     ]
     old = _own_name(past)
     names = {old: name, stream_of(old): stream_of(name)}  # what subagents say keeps its place
-    mine = [*past.messages, *(replace(each, rev=rev, seq=past.seq) for each in settled.closing)]
+    mine = chain(past.messages, (replace(each, rev=rev, seq=past.seq) for each in settled.closing))
     return ForkedSession(
         state=state,
         rev=rev,
-        messages=[
+        messages=(
             replace(
                 each,
                 session_id=session_id,
                 agent=names.get(each.agent, each.agent),
                 content=[_renamed(block, ids) for block in each.content],
-                seq=sum(event.seq <= each.seq for event in past.said),
+                seq=bisect_right(past.said_seqs, each.seq),
             )
             for each in mine
-        ],
+        ),
         tool_calls=[replace(each, session_id=session_id, id=ids.get(each.id, each.id)) for each in settled.tool_calls],
         approvals=approvals,
         beads=[
@@ -159,11 +160,9 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
         states=((since, each.model_copy(update=own)) for since, each in past.states if since < rev),
         assets=[],
         jobs=[],
-        events=[
-            *(_retold(event, names, ids) for event in past.said),
-            NewEvent(type="forked", data=told),
-            *approval_events([], approvals),
-        ],
+        said=(_retold(event, names, ids) for event in past.said),
+        said_count=seq,
+        events=[NewEvent(type="forked", data=told), *approval_events([], approvals)],
     )
 
 
@@ -179,16 +178,18 @@ def subagents_at(
         at: The present time.
         names: What agents are called from now on.
     """
-    there = {message.agent for message in past.messages}
+    spoke_at: dict[str, datetime] = {}
+    for message in past.messages:
+        spoke_at[message.agent] = max(message.created_at, spoke_at.get(message.agent, message.created_at))
     found: list[BeadRecord] = []
     for each in subagents_among(past.beads).values():
-        if each.id not in there:
+        if each.id not in spoke_at:
             continue
         update: dict[str, object] = {"parent": (names or {}).get(each.parent, each.parent)}
         ended_at = each.ended_at
         if ended_at is not None and (past.until is None or ended_at < past.until):  # had its parent heard?
-            heard = [message for message in past.messages if message.agent == each.parent]
-            update["told"] = each.told and any(message.created_at >= ended_at for message in heard)
+            heard_at = spoke_at.get(each.parent)
+            update["told"] = each.told and heard_at is not None and heard_at >= ended_at
         else:
             update |= {"status": "cancelled", "result": reason, "code": None, "told": True, "ended_at": at}
         found.append(each.model_copy(update=update).bead(session_id, past.record.user_id))
@@ -244,10 +245,21 @@ def _retold(event: Envelope, names: Mapping[str, str], ids: Mapping[str, str]) -
     return NewEvent(type="message", data=data, cause_id=event.cause_id)
 
 
-def _histories(messages: Sequence[MessageRecord]) -> list[list[MessageRecord]]:
-    agents: dict[str, list[MessageRecord]] = {}
-    for message in sorted(messages, key=lambda each: (each.position, each.id)):
-        agents.setdefault(message.agent, []).append(message)
+@dataclass
+class _End:
+    """How an agent's history ends: its last message, and the calls without a result."""
+
+    last: MessageRecord
+    open: OpenCalls
+
+
+def _ends(messages: Iterable[MessageRecord]) -> list[_End]:
+    """Go through what agents said once, holding none of it that has gone by and been answered."""
+    agents: dict[str, _End] = {}
+    for message in messages:
+        end = agents.setdefault(message.agent, _End(message, OpenCalls()))
+        end.last = message
+        end.open.add(message)
     return list(agents.values())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,7 +21,10 @@ from koda_ray.state.records import (
 )
 from koda_ray.types import NodeState, now
 
-__all__ = ["KeptPast", "head_now", "is_head", "onwards", "parts_json", "parts_of", "past_of"]
+__all__ = ["PAGE", "KeptPast", "head_now", "is_head", "onwards", "parts_json", "parts_of", "past_of"]
+
+PAGE = 16
+"""How many messages, states or events are held at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class KeptPast:
 
     ``states`` are JSON by the commit that brought them, oldest first, which may be gone through several times;
     ``state_rev`` is the present one's. ``head`` is the one that is gone to, if any: each has all calls of its time.
+    ``messages`` are in the order of their positions; without what they say, where ``read`` reads that by their ids.
     """
 
     record: SessionRecord
@@ -42,6 +46,7 @@ class KeptPast:
     checkpoints: list[CheckpointRecord]
     states: Iterable[tuple[int, str]]
     head: HeadRecord | None
+    read: Callable[[Sequence[str]], Iterable[MessageRecord]] | None = None
 
 
 def is_head(point: str | None) -> bool:
@@ -61,8 +66,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
     if following is not None:
         rev, seq, until = following.rev - 1, following.seq, following.created_at
     spans = cut(spans, rev=rev, seq=seq)
-    messages = [message for message in kept.messages if counts(spans, message.rev)]
-    gone = {message.id for message in kept.messages} - {message.id for message in messages}
+    gone = {message.id for message in kept.messages if not counts(spans, message.rev)}
     calls = [call for call in kept.tool_calls if call.message_id not in gone]
     dropped = {call.id for call in kept.tool_calls if call.message_id in gone}
     return Past(
@@ -73,7 +77,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
         seq=seq,
         until=until,
         state=record.state if kept.state_rev <= rev else _state(kept, spans, rev, str(point)),
-        messages=messages,
+        messages=_messages(kept, spans),
         tool_calls=calls,
         approvals=[
             approval
@@ -142,7 +146,7 @@ def _at_head(kept: KeptPast, head: HeadRecord, *, with_states: bool) -> Past:
         seq=head.seq,
         until=None,
         state=head.state,
-        messages=[message for message in kept.messages if counts(spans, message.rev)],
+        messages=_messages(kept, spans),
         tool_calls=head.tool_calls,
         approvals=head.approvals,
         beads=head.beads,
@@ -162,7 +166,7 @@ def _next(kept: KeptPast, point: str) -> MessageRecord | CheckpointRecord | None
     if found is None or not counts(kept.spans, found.rev):
         raise no_point(kept.record.id, point, was=found is not None)
     after = [each for each in said if each.rev > found.rev and counts(kept.spans, each.rev)]
-    return min(after, key=lambda each: each.rev, default=None)
+    return min(after, key=lambda each: (each.rev, each.created_at), default=None)
 
 
 def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeState:
@@ -175,6 +179,23 @@ def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeS
     if found is None:
         raise too_old(kept.record.id, point)
     return NodeState.model_validate_json(found)
+
+
+def _messages(kept: KeptPast, spans: Sequence[Span]) -> Iterable[MessageRecord]:
+    counted = [message for message in kept.messages if counts(spans, message.rev)]
+    return counted if kept.read is None else _Messages(kept.read, [message.id for message in counted])
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """Messages in an order, a few of which are held at once."""
+
+    read: Callable[[Sequence[str]], Iterable[MessageRecord]]
+    ids: Sequence[str]
+
+    def __iter__(self) -> Iterator[MessageRecord]:
+        for start in range(0, len(self.ids), PAGE):
+            yield from self.read(self.ids[start : start + PAGE])
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def _apply(change: Transaction, kept: KeptPast, past: Past, planned: Change, hea
 
 
 def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) -> SessionRecord:
-    state, at = fork.state, now()
+    state, at, events = fork.state, now(), [*fork.said, *fork.events]
     session_id, user_id = state.session_id, state.user_id
     if change.tables.get("sessions", session_id) is not None:
         raise Conflict(f"session id {session_id} is taken; try again", retryable=True)
@@ -292,7 +292,7 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
         owes=state.owes,
         status="active",
         epoch=0,
-        seq=len(fork.events),
+        seq=len(events),
         host=None,
         lease_until=None,
         last_activity=at,
@@ -301,7 +301,7 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
         rev=fork.rev,
     )
     change.put("sessions", encode(record, create_key=words(key), create_hash=digest, state_rev=fork.rev))
-    _put(change, "messages", fork.messages, session_id, user_id)
+    _put(change, "messages", list(fork.messages), session_id, user_id)
     _put(change, "checkpoints", fork.checkpoints, session_id, user_id)
     _put_rows(change, fork, session_id, user_id)
     for rev, each in fork.states:
@@ -318,7 +318,7 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
     for job in fork.jobs:
         belongs(job, session_id, user_id)
         put_job(change, job)
-    put_events(change, user_id, number(session_id, len(fork.events), 0, fork.events))
+    put_events(change, user_id, number(session_id, len(events), 0, events))
     if fork.room is not None:
         check_sessions(fork.room, room_taken(change.tables, user_id))
     return record
@@ -358,7 +358,7 @@ def _kept(tables: Tables, row: TableRow, point: str | None) -> KeptPast:
         record=decode(SessionRecord, row),
         state_rev=cast("int", row.get("state_rev", 0)),
         spans=spans_of(row.get("history")),
-        messages=rows(MessageRecord, "messages", "created_at", "position", "id"),
+        messages=rows(MessageRecord, "messages", "position", "id"),
         tool_calls=rows(ToolCallRecord, "tool_calls", "started_at", "ordinal", "id"),
         approvals=rows(ApprovalRecord, "approvals", "created_at", "ordinal", "id"),
         beads=rows(BeadRecord, "beads", "position", "id"),
@@ -376,15 +376,17 @@ def _with_belongings(tables: Tables, past: Past) -> Past:
         return [row for row in tables.of(table) if row["session_id"] == mine]
 
     assets = [decode(AssetRecord, row) for row in of("assets")]
+    said = [
+        event(row)
+        for row in tables.of("events", mine)
+        if row["type"] == "message" and heard(past.spans, cast("int", row["seq"]))
+    ]
     return replace(
         past,
         assets=sorted(assets, key=lambda asset: (asset.created_at, asset.id)),
         jobs=[decode(JobRecord, row) for row in of("jobs")],
-        said=[
-            event(row)
-            for row in tables.of("events", mine)
-            if row["type"] == "message" and heard(past.spans, cast("int", row["seq"]))
-        ],
+        said=said,
+        said_seqs=[each.seq for each in said],
     )
 
 

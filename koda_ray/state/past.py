@@ -142,9 +142,9 @@ class Past:
     ``record`` is the session as it is now, and ``pending`` what waits for a person now. ``head`` is the head that the
     point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
     a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
-    four are there for a fork: states at earlier points by commit, uploaded files, render jobs, what was said aloud.
-    ``states`` may be gone through several times, in the transaction alone: there is one for each commit, and they are
-    read a few at a time.
+    five are there for a fork: states at earlier points by commit, uploaded files, render jobs, what was said aloud, and
+    the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may be gone through several
+    times: a plan does so in the transaction alone, where they are read a few at a time.
     """
 
     record: SessionRecord
@@ -154,7 +154,7 @@ class Past:
     seq: int
     until: datetime | None
     state: NodeState
-    messages: list[MessageRecord]
+    messages: Iterable[MessageRecord]
     tool_calls: list[ToolCallRecord]
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
@@ -164,7 +164,8 @@ class Past:
     states: Iterable[tuple[int, NodeState]] = ()
     assets: list[AssetRecord] = field(default_factory=list["AssetRecord"])
     jobs: list[JobRecord] = field(default_factory=list["JobRecord"])
-    said: list[Envelope] = field(default_factory=list["Envelope"])
+    said: Iterable[Envelope] = ()
+    said_seqs: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,13 +187,14 @@ class Change:
 class ForkedSession:
     """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
 
-    Messages and checkpoints keep the numbers that they are given. ``states`` are gone through once, as they are
-    written. ``room`` is what its user may have with it.
+    Messages and checkpoints keep the numbers that they are given. ``messages``, ``states`` and ``said`` are gone
+    through once, as they are written: ``said`` are the ``said_count`` events that come before ``events``. ``room`` is
+    what its user may have with it.
     """
 
     state: NodeState
     rev: int
-    messages: list[MessageRecord]
+    messages: Iterable[MessageRecord]
     tool_calls: list[ToolCallRecord]
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
@@ -201,6 +203,8 @@ class ForkedSession:
     assets: list[AssetRecord]
     jobs: list[JobRecord]
     events: list[NewEvent]
+    said: Iterable[NewEvent] = ()
+    said_count: int = 0
     room: SessionRoom | None = None
 
 

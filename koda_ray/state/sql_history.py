@@ -6,7 +6,7 @@ carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -17,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     Table,
     and_,
     delete,
@@ -32,7 +33,7 @@ from koda_ray.events import Envelope
 from koda_ray.state import schema
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
-from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import PAGE, KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import UNDO, Change, ForkedSession, HeadRecord, Past, PointRecord, Span, spans_of
 from koda_ray.state.points import see_point
@@ -47,7 +48,7 @@ from koda_ray.state.records import (
     ToolCallRecord,
 )
 from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, used_for_another
-from koda_ray.state.rows import body_hash, columns, number, record, session
+from koda_ray.state.rows import body_hash, columns, field_names, number, record, session
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_holdings import share_holdings
 from koda_ray.state.sql_inbox import room_taken
@@ -62,9 +63,8 @@ if TYPE_CHECKING:
 __all__ = ["SqlHistory", "save_state"]
 
 R = TypeVar("R", bound="DataclassInstance")
+T = TypeVar("T")
 _S = schema.sessions.c
-_PAGE = 16
-"""How many states are held at once."""
 _REPLACED = (schema.tool_calls, schema.approvals, schema.beads)
 
 
@@ -77,7 +77,9 @@ class SqlHistory(SqlParts):
     async def past(self, session_id: str, *, user_id: str | None = None, point: str | None = None) -> Past:
         """Read what a session was at a point; see `HistoryStore.past`."""
         return await self._database.read(
-            lambda connection: past_of(_kept(connection, _row(connection, session_id, user_id), point), point)
+            lambda connection: past_of(
+                _kept(connection, _row(connection, session_id, user_id), point, whole=True), point
+            )
         )
 
     async def see_point(self, session_id: str, point: str, *, user_id: str | None = None) -> None:
@@ -200,7 +202,7 @@ class SqlHistory(SqlParts):
             "status": "active",
             "take_group": state.group,
             "epoch": 0,
-            "seq": len(fork.events),
+            "seq": fork.said_count + len(fork.events),
             "rev": fork.rev,
             "state_rev": fork.rev,
             "create_key": key,
@@ -213,11 +215,11 @@ class SqlHistory(SqlParts):
         row = connection.execute(statement.returning(schema.sessions)).one_or_none()
         if row is None:
             raise Conflict(f"session id {session_id} or key {key!r} is taken; try again", retryable=True)
-        _insert(connection, schema.messages, fork.messages, session_id, user_id)
+        for said in _pages(fork.messages):
+            _insert(connection, schema.messages, said, session_id, user_id)
         _insert(connection, schema.checkpoints, fork.checkpoints, session_id, user_id)
         self._put_rows(connection, fork, session_id, user_id)
-        states = iter(fork.states)
-        while page := list(islice(states, _PAGE)):
+        for page in _pages(fork.states):
             rows: list[dict[str, object]] = [
                 {"session_id": session_id, "rev": rev, "user_id": user_id, "state": each.model_dump_json()}
                 for rev, each in page
@@ -227,7 +229,10 @@ class SqlHistory(SqlParts):
         for job in fork.jobs:
             belongs(job, session_id, user_id)
             put_job(self._database, connection, job)
-        add_events(connection, user_id, number(session_id, len(fork.events), 0, fork.events))
+        seq = 0
+        for events in (*_pages(fork.said), fork.events):
+            seq += len(events)
+            add_events(connection, user_id, number(session_id, seq, 0, events))
         if fork.room is not None:
             check_sessions(fork.room, room_taken(connection, user_id, fork.room))
         return session(row)
@@ -303,8 +308,9 @@ def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*t
     return row
 
 
-def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None) -> KeptPast:
-    session_id = row.id
+def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None, *, whole: bool = False) -> KeptPast:
+    """Read what is kept of a session; what its messages say at once if ``whole``, else as it is asked for."""
+    session_id, kept = row.id, _KeptMessages(connection, row.id)
 
     def rows(cls: type[R], table: Table, *order: str) -> list[R]:
         query = select(table).where(table.c.session_id == session_id).order_by(*(table.c[name] for name in order))
@@ -314,14 +320,41 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None)
         record=session(row),
         state_rev=row.state_rev,
         spans=spans_of(row.history),
-        messages=rows(MessageRecord, schema.messages, "created_at", "position", "id"),
+        messages=rows(MessageRecord, schema.messages, "position", "id") if whole else kept.places(),
         tool_calls=rows(ToolCallRecord, schema.tool_calls, "started_at", "ordinal", "id"),
         approvals=rows(ApprovalRecord, schema.approvals, "created_at", "ordinal", "id"),
         beads=rows(BeadRecord, schema.beads, "position", "id"),
         checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
         states=_KeptStates(connection, session_id),
         head=_head_at(connection, session_id, point),
+        read=None if whole else kept.read,
     )
+
+
+@dataclass(frozen=True)
+class _KeptMessages:
+    """A session's messages: all that was ever said in it."""
+
+    connection: Connection
+    session_id: str
+
+    def places(self) -> list[MessageRecord]:
+        """Read all but what they say, in the order of their positions."""
+        table = schema.messages
+        query = select(*(column for column in table.c if column is not table.c.content))
+        query = query.where(table.c.session_id == self.session_id).order_by(table.c.position, table.c.id)
+        names = {*field_names(MessageRecord)} - {"content"}
+        return [
+            MessageRecord(content=[], **{name: row._mapping[name] for name in names})  # pyright: ignore[reportPrivateUsage]
+            for row in self.connection.execute(query)
+        ]
+
+    def read(self, ids: Sequence[str]) -> list[MessageRecord]:
+        """Read some, in an order."""
+        table = schema.messages
+        query = select(table).where(table.c.session_id == self.session_id, table.c.id.in_(ids))
+        found = {row.id: record(MessageRecord, row) for row in self.connection.execute(query)}
+        return [found[each] for each in ids]
 
 
 @dataclass(frozen=True)
@@ -335,7 +368,7 @@ class _KeptStates:
         table = schema.states.c
         query = select(table.rev, table.state).where(table.session_id == self.session_id).order_by(table.rev)
         after = -1
-        while page := self.connection.execute(query.where(table.rev > after).limit(_PAGE)).all():
+        while page := self.connection.execute(query.where(table.rev > after).limit(PAGE)).all():
             for row in page:
                 yield row.rev, row.state
             after = page[-1].rev
@@ -359,8 +392,23 @@ def _with_belongings(connection: Connection, past: Past) -> Past:
         jobs=[
             record(JobRecord, each) for each in connection.execute(select(jobs).where(jobs.c.session_id == session_id))
         ],
-        said=envelope_rows(connection, aloud.order_by(events.seq)),
+        said=_KeptSaid(connection, aloud.order_by(events.seq)),
+        said_seqs=list(connection.execute(aloud.with_only_columns(events.seq).order_by(events.seq)).scalars()),
     )
+
+
+@dataclass(frozen=True)
+class _KeptSaid:
+    """What was said aloud, as events in their order, read by pages."""
+
+    connection: Connection
+    query: Select[*tuple[Any, ...]]
+
+    def __iter__(self) -> Iterator[Envelope]:
+        after = 0
+        while page := envelope_rows(self.connection, self.query.where(schema.events.c.seq > after).limit(PAGE)):
+            yield from page
+            after = page[-1].seq
 
 
 def _head_at(connection: Connection, session_id: str, point: str | None) -> HeadRecord | None:
@@ -416,6 +464,12 @@ def _insert(
         rows.append({**columns(item), "ordinal": position} if "ordinal" in table.c else columns(item))
     if rows:
         connection.execute(insert(table), rows)
+
+
+def _pages(items: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(items)
+    while page := list(islice(left, PAGE)):
+        yield page
 
 
 def _in_events(seq: ColumnElement[int], spans: Sequence[Span]) -> ColumnElement[bool]:

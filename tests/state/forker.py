@@ -23,7 +23,7 @@ async def main(database: Path, session_id: str, user_id: str) -> None:
     await store.open()
     await store.get_session(session_id)
     before = most_bytes()
-    made = await fork_session(store, session_id, user_id=user_id, point=None, key="fork", body={})
+    made = await fork_session(store, session_id, user_id=user_id, point=None, key="fork")
     sys.stdout.write(f"{most_bytes() - before} {made}\n")
     await store.close()
 
