@@ -147,7 +147,11 @@ class Session:
             minutes=self._minutes,
             bounds=ProjectBounds(
                 lifetime_s=settings.sandbox_lifetime_s,
-                room=ReadingRoom(settings.sandbox_path / "reading", total_bytes=settings.reading_mb << 20),
+                room=ReadingRoom(
+                    settings.sandbox_path / "reading",
+                    total_bytes=settings.reading_mb << 20,
+                    user_id=state.user_id,
+                ),
                 full=lambda: too_much_stored(self.core, settings.user_stored_mb << 20),
             ),
         )

@@ -4,18 +4,23 @@ Each session is a process of its own, and each may read a gigabyte: one's bound 
 So whoever reads more than a little takes room first, in the order of asking, and gives it back when the bytes are let
 go of. It is held as locks of a file, so that it is free again when its holder is killed, however that happens. A little
 needs none: nobody waits for it behind others' large projects, and a machine has only so many sessions.
+
+A user has half of it at most, however many of their sessions read: what more they ask for waits among themselves, and
+stands in nobody else's way until its turn among theirs has come. One project that needs more than half is read alone
+of theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import os
 import secrets
 import struct
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,22 +35,26 @@ _UNIT_BYTES = 4 << 20
 _WAIT_S = 120.0
 _LOOK_S = 0.05
 _TRIES = 4
+_SHARES = 2  # a user has one of so many
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux; the last number is 0 for locks of an open file. Source: fcntl(2)
 T = TypeVar("T")
 
 
 class ReadingRoom:
-    """The room of this machine.
+    """The room of this machine, as one user has it.
 
     Args:
         folder: Where its locks lie: the same for all processes that share it, and nobody else's.
         total_bytes: How much there is.
+        user_id: Who reads.
         wait_s: How long to wait for it, in seconds.
     """
 
-    def __init__(self, folder: Path, *, total_bytes: int, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, folder: Path, *, total_bytes: int, user_id: str, wait_s: float = _WAIT_S) -> None:
         self._folder = folder
-        self._units = max(1, total_bytes // _UNIT_BYTES)
+        self._all = _Units(folder, max(1, total_bytes // _UNIT_BYTES))
+        named = hashlib.sha256(user_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        self._own = _Units(folder / "users" / named, max(1, self._all.count // _SHARES))
         self._wait_s = wait_s
 
     @asynccontextmanager
@@ -88,42 +97,68 @@ class ReadingRoom:
             Unavailable: There was none in time.
             StorageError: The folder cannot be written.
         """
-        try:
-            room = await self._taken(min(self._units, -(-size_bytes // _UNIT_BYTES)))
-        except OSError as error:
-            raise not_written(self._folder, error, way_out="set SANDBOX_PATH to a folder that takes files") from error
-        try:
+        async with AsyncExitStack() as held:
+            try:
+                await self._take(held, min(self._all.count, -(-size_bytes // _UNIT_BYTES)))
+            except OSError as error:
+                way_out = "set SANDBOX_PATH to a folder that takes files"
+                raise not_written(self._folder, error, way_out=way_out) from error
             yield
-        finally:
-            os.close(room)  # which gives back all that was locked through it
 
-    async def _taken(self, units: int) -> int:
-        """Return the open file through which so many units are locked."""
+    async def _take(self, held: AsyncExitStack, units: int) -> None:
+        deadline = time.monotonic() + self._wait_s
+        for there, why in (
+            (self._own, "others of this user's are being read, who has half of it at most"),
+            (self._all, "other large projects are being read"),
+        ):
+            try:
+                held.callback(os.close, await there.taken(min(there.count, units), deadline))
+            except TimeoutError:
+                raise Unavailable(
+                    f"for {self._wait_s:g} s there was no room in this machine's memory to read {units * 4} MB of the "
+                    f"project's files: {why}; try again, make the project smaller, or have KODA_READING_MB raised"
+                ) from None
+
+
+class _Units:
+    """So many units, which whoever asks gets in the order of asking.
+
+    Args:
+        folder: Where their locks lie.
+        count: How many there are.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self.count = count
+
+    async def taken(self, units: int, deadline: float) -> int:
+        """Return the open file through which so many are locked; to close it gives them back.
+
+        Raises:
+            TimeoutError: There were none by then, a time of the monotonic clock.
+        """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         room = os.open(self._folder / "room", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with self._queued() as is_first:
-                await self._take(room, units, is_first)
+                await self._take(room, units, is_first, deadline)
         except BaseException:
             os.close(room)
             raise
         return room
 
-    async def _take(self, room: int, units: int, is_first: Callable[[], bool]) -> None:
-        deadline, held = time.monotonic() + self._wait_s, set[int]()
+    async def _take(self, room: int, units: int, is_first: Callable[[], bool], deadline: float) -> None:
+        held = set[int]()
         while True:
             if is_first():
-                for unit in range(self._units):
+                for unit in range(self.count):
                     if len(held) < units and unit not in held and _locked(room, unit):
                         held.add(unit)
                 if len(held) == units:
                     return
             if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"for {self._wait_s:g} s there was no room in this machine's memory to read {units * 4} MB of the "
-                    "project's files: other large projects are being read; try again, make the project smaller, or "
-                    "have KODA_READING_MB raised"
-                )
+                raise TimeoutError
             await asyncio.sleep(_LOOK_S)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A process that reads something large: ``python -m tests.sandbox.reader FOLDER TOTAL SIZE``.
+"""A process that reads something large: ``python -m tests.sandbox.reader FOLDER TOTAL SIZE USER``.
 
 Takes room for SIZE bytes of TOTAL in FOLDER, says ``held``, and gives it back when a line comes; then says ``over``.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from koda_ray.sandbox.room import ReadingRoom
 
 
-async def main(folder: Path, total: int, size: int) -> None:
-    async with ReadingRoom(folder, total_bytes=total).holding(size):
+async def main(folder: Path, total: int, size: int, user_id: str) -> None:
+    async with ReadingRoom(folder, total_bytes=total, user_id=user_id).holding(size):
         sys.stdout.write("held\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.readline)
@@ -21,4 +21,4 @@ async def main(folder: Path, total: int, size: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -36,8 +37,16 @@ class Reader:
 
 
 @asynccontextmanager
-async def reader(folder: Path, size: int) -> AsyncGenerator[Reader]:
-    line = (sys.executable, "-m", "tests.sandbox.reader", str(folder), str(TOTAL), str(size))
+async def reader(folder: Path, size: int, user: str | None = None) -> AsyncGenerator[Reader]:
+    line = (
+        sys.executable,
+        "-m",
+        "tests.sandbox.reader",
+        str(folder),
+        str(TOTAL),
+        str(size),
+        user or secrets.token_hex(4),
+    )
     process = await asyncio.create_subprocess_exec(*line, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
     try:
         yield Reader(process)
@@ -51,7 +60,7 @@ async def reader(folder: Path, size: int) -> AsyncGenerator[Reader]:
 
 def places(folder: Path) -> int:
     """How many stand in the queue."""
-    return len([*folder.glob("*.place")])
+    return len([*folder.rglob("*.place")])
 
 
 async def until(folder: Path, count: int) -> None:
@@ -62,7 +71,7 @@ async def until(folder: Path, count: int) -> None:
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[ReadingRoom]:
-    yield ReadingRoom(tmp_path / "reading", total_bytes=TOTAL, wait_s=0.3)
+    yield ReadingRoom(tmp_path / "reading", total_bytes=TOTAL, user_id="ann", wait_s=0.3)
     assert places(tmp_path / "reading") == 0, "nobody's place is left"
 
 
@@ -83,6 +92,45 @@ async def test_processes_hold_no_more_together_than_there_is_and_take_turns(tmp_
         await small.says("held")  # beside it
         await large.lets_go()
         await small.lets_go()
+        assert places(folder) == 0
+
+
+async def test_a_user_has_half_of_it_and_who_comes_later_is_not_behind_all_of_theirs(tmp_path: Path) -> None:
+    folder = tmp_path / "reading"
+    async with AsyncExitStack() as stack:
+        theirs = [await stack.enter_async_context(reader(folder, 16 * MB, "ann")) for _ in range(2)]
+        for each in theirs:
+            await each.says("held")
+        waiting = await stack.enter_async_context(reader(folder, 16 * MB, "ann"))  # there is room, and not for them
+        await until(folder, 1)
+        bob = await stack.enter_async_context(reader(folder, 32 * MB, "bob"))
+        await bob.says("held")
+        carol = await stack.enter_async_context(reader(folder, 16 * MB, "carol"))
+        await until(folder, 2)
+        await theirs[0].lets_go()
+        await carol.says("held")  # before the one that came before her, whose user has had a turn
+        await until(folder, 1)
+        await bob.lets_go()
+        await waiting.says("held")
+        for each in (theirs[1], waiting, carol):
+            await each.lets_go()
+        assert places(folder) == 0
+
+
+async def test_a_project_of_more_than_half_is_read_alone_of_its_users(tmp_path: Path) -> None:
+    folder = tmp_path / "reading"
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(reader(folder, 48 * MB, "ann"))
+        await first.says("held")
+        second = await stack.enter_async_context(reader(folder, 12 * MB, "ann"))
+        await until(folder, 1)
+        bob = await stack.enter_async_context(reader(folder, 16 * MB, "bob"))
+        await bob.says("held")
+        first.process.kill()
+        await first.process.wait()
+        await second.says("held")
+        for each in (second, bob):
+            await each.lets_go()
         assert places(folder) == 0
 
 
@@ -168,5 +216,5 @@ async def test_what_is_read_is_asked_for_again_once_there_is_room_and_not_for_ev
 async def test_a_folder_that_takes_no_files_is_named_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     with pytest.raises(StorageError, match="SANDBOX_PATH"):
-        async with ReadingRoom(tmp_path / "note" / "reading", total_bytes=TOTAL).holding(MB):
+        async with ReadingRoom(tmp_path / "note" / "reading", total_bytes=TOTAL, user_id="ann").holding(MB):
             pass
