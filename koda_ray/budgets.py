@@ -108,8 +108,8 @@ class Exceeded:
         if self.account == STORED:
             return BudgetExceeded(
                 f"{shown(self.resource, self.spent)} of {shown(self.resource, self.limit)} that may be yours are "
-                "stored, videos, pages, uploaded files and what sessions keep together: delete renders, sessions or "
-                "files, or have KODA_USER_STORED_MB raised",
+                "stored, videos, rendered parts, pages, uploaded files and what sessions keep together: delete "
+                "renders, sessions or files, or have KODA_USER_STORED_MB raised",
                 context=context,
             )
         whose = f"the user's budget for {self.account.removeprefix('month:')}" if self.is_monthly else "the budget"

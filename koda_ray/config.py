@@ -265,6 +265,9 @@ class Settings(Places):
     keep_sessions_days: float | None = Field(None, ge=1, validation_alias="KODA_KEEP_SESSIONS_DAYS")
     keep_assets_days: float = Field(7.0, ge=1, validation_alias="KODA_KEEP_ASSETS_DAYS")
 
+    def __init__(self, **values: Any) -> None:  # said once more: a type checker would make one of all fields
+        super().__init__(**values)
+
     @model_validator(mode="after")
     def _cross_check(self) -> Self:
         if self.storage_provider != "local" and not (self.r2_bucket and self.r2_access_key and self.r2_secret_key):

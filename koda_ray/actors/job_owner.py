@@ -20,10 +20,11 @@ from koda_ray.errors import Cancelled, KodaError
 from koda_ray.events import EventType, NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.retry import retried
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
 from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, render_prefix
 from koda_ray.state.store import Store
 from koda_ray.tracing import span
 from koda_ray.types import now
@@ -121,12 +122,14 @@ class JobOwner:
         )
         with span("render", {"koda.job": row.id, "koda.kind": row.kind, "koda.urgent": urgent}):
             result = await job.run()
+        folder = render_prefix(row.user_id, row.id)
+        found = await retried(lambda: storage.look_below(folder))  # the video, its pictures and its report
         done = result_words(result, self._spec)
         await self._fence.write(
             JobChange(
                 status="succeeded",
                 result=done,
-                stored_bytes=result.size_bytes,
+                stored_bytes=sum(stored.size_bytes for stored in found),
                 progress={"percent": 100.0},
                 events=[self._event("render_complete", done)],
                 charges=[self.minutes.end()],

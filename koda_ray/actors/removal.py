@@ -110,15 +110,16 @@ class Removal:
         named = await self._store.named_keys(closed.id)
         own = session_prefix(closed.user_id, closed.project_id, closed.id)
         shared = {key for key, is_shared in named.items() if is_shared}
+        lying = [stored.key for stored in await self._storage.look_below(own) if stored.key not in shared]
         for key in named.keys() - shared:
             if not key.startswith(f"{own}/"):
                 await self._storage.delete(key)
         if any(key.startswith(f"{own}/") for key in shared):
-            for stored in await self._storage.look_below(own):
-                if stored.key not in shared:
-                    await self._storage.delete(stored.key)
+            for key in lying:
+                await self._storage.delete(key)
         else:
             await self._storage.delete_prefix(own)
+        await self._store.forget(closed.user_id, lying)
         await remove_unneeded(closed.user_id, closed.id, store=self._store, storage=self._storage)
         await self._last(closed)
         await self._store.delete_session(closed.id, user_id=closed.user_id)
@@ -162,10 +163,14 @@ class Removal:
         if lock is None:
             return
         async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
+            gone: list[str] = []
             for prefix in prefixes:
-                if all(stored.at < before for stored in await self._storage.look_below(prefix)):
+                found = await self._storage.look_below(prefix)
+                if all(stored.at < before for stored in found):
                     held.check()
                     await self._storage.delete_prefix(prefix)
+                    gone += [stored.key for stored in found]
+            await self._store.forget(closed.user_id, gone)  # what this is cut off before, the sweep finds
             await forget_bundle(closed.user_id, bundle, store=self._store, storage=self._storage)
 
     async def _others(self, user_id: str) -> list[JobRecord]:

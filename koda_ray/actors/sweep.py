@@ -128,6 +128,8 @@ class Sweep:
         self._over: list[tuple[JobRecord, str]] = []
         self._gone: list[str] = []
         self._unread: Collection[str] = ()
+        self._missing: set[str] = set()
+        self._missed: set[str] = set()
 
     async def step(self) -> list[str]:
         """Go on where the step before ended.
@@ -162,7 +164,7 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
-        self._kept, self._looked_at, self._over = {}, None, []
+        self._kept, self._looked_at, self._over, self._missed = {}, None, [], set()
         await self._storage.sweep()
         async with aclosing(self._unused()) as pieces:
             async for cost in pieces:
@@ -201,6 +203,10 @@ class Sweep:
                 async for cost in pieces:
                     yield cost
             yield await self._unneeded(user_id)
+            async with aclosing(self._absent(user_id)) as pieces:
+                async for cost in pieces:
+                    yield cost
+        self._missing, self._missed = self._missed, set()
 
     async def _unused(self) -> AsyncGenerator[int]:
         """Begin to remove sessions that nobody has used for so long; the janitor goes on with them."""
@@ -287,6 +293,25 @@ class Sweep:
             self._removed("blobs", key)
         return _LISTING + len(gone)
 
+    async def _absent(self, user_id: str) -> AsyncGenerator[int]:
+        """Count no more what was counted and is not there: of a process that was cut off before it had stored it.
+
+        What two rounds in a row do not find is on its way to storage no more.
+        """
+        for kind in ("units", "bundles"):
+            below, after = content_prefix(user_id, kind), ""
+            while keys := await self._store.counted(user_id, below=below, after=after):
+                after, gone = keys[-1], list[str]()
+                for shard in dict.fromkeys(_shard_of(key, below) for key in keys):
+                    there = {stored.key for stored in await self._storage.look_below(shard)}
+                    lost = [key for key in keys if _shard_of(key, below) == shard and key not in there]
+                    gone += [key for key in lost if key in self._missing]
+                    self._missed.update(lost)
+                    yield _LISTING + len(there)
+                if gone:
+                    await self._store.forget(user_id, gone)
+                    _log.info("counted and never stored", user_id=user_id, count=len(gone))
+
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
         found = await self._storage.look_below(prefix)
         limit = self._clock() - (self._retention.units if kind == "units" else self._retention.pages)
@@ -300,9 +325,25 @@ class Sweep:
             needed = await self._needed(user_id)
             old = [folder for folder in old if folder not in needed]
         yield _LISTING + len(found)
+        if kind == "units":
+            yield await self._count_units(
+                user_id, prefix, [one for one in found if one.key.rpartition("/")[0] not in old]
+            )
         for folder in old:
-            removing = self._bundle(user_id, folder, limit) if kind == "bundles" else self._remove(kind, folder, limit)
-            yield await removing
+            if kind == "bundles":
+                yield await self._bundle(user_id, folder, limit)
+            else:
+                yield await self._remove(kind, folder, limit)
+                if kind == "units" and not await self._storage.exists(key := f"{folder}/video"):
+                    await self._store.forget(user_id, [key])
+
+    async def _count_units(self, user_id: str, prefix: str, found: Collection[Stored]) -> int:
+        """Count parts that are there and were not: from before they were, or of a process that was cut off."""
+        known = set(await self._store.counted(user_id, below=prefix, limit=_MANY))
+        sizes = {each.key: each.size_bytes for each in found if each.key.endswith("/video") and each.key not in known}
+        if sizes:
+            await self._store.hold(user_id, sizes)
+        return _LISTING
 
     async def _bundle(self, user_id: str, folder: str, limit: datetime) -> int:
         """Remove a bundle, unless a session is at work: it may be about to use it."""
@@ -348,7 +389,11 @@ class Sweep:
             if render_prefix(user_id, job.id) in watched:
                 continue
             try:
-                await self._store.update_job(replace(job, stored_bytes=0))  # first: what is cut off here is done again
+                stays = [
+                    each for each in await self._storage.look_below(render_prefix(user_id, job.id)) if each.key != video
+                ]
+                left = sum(stored.size_bytes for stored in stays)
+                await self._store.update_job(replace(job, stored_bytes=left))  # first: what is cut off is done again
                 await self._storage.delete(video)
                 self._removed("previews", video)
             except KodaError as error:
@@ -411,6 +456,11 @@ class Sweep:
 def _left(what: str, error: KodaError) -> None:
     """Leave something for the next round: the others go on."""
     _log.warning("could not sweep", what=what, code=error.code, error=error.message)
+
+
+def _shard_of(key: str, below: str) -> str:
+    """Return the folder right below a prefix in which an object lies."""
+    return f"{below}/{key.removeprefix(f'{below}/').partition('/')[0]}"
 
 
 def _last(found: Iterable[Stored]) -> datetime:

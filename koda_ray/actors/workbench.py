@@ -276,7 +276,9 @@ class SessionWorkbench:
             lambda sandbox: screenshot(sandbox, at_s, clock=clock, width_px=width_px, height_px=height_px)
         )
         core, digest = self._core, hashlib.sha256(made.png).hexdigest()
-        await self._storage.put(picture_key(core.user_id, core.project_id, core.session_id, digest), made.png)
+        key = picture_key(core.user_id, core.project_id, core.session_id, digest)
+        await core.store.hold(core.user_id, {key: len(made.png)}, holder=core.session_id)
+        await self._storage.put(key, made.png)
         url = f"/v1/sessions/{core.session_id}/pictures/{digest}"
         return Picture(url=url, at_s=made.at_s, duration_s=made.duration_s)
 

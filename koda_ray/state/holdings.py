@@ -1,10 +1,14 @@
 """What lies in storage by its content, counted: which objects a user has, how large they are, and who needs them.
 
-A checkpoint's files, its list, and built pages are stored once, however many name them, so no row of theirs says what a
-user takes. Here each object has a row of its own, written before the object is: what is stored is counted, whoever is
-cut off when. A session is among the holders of what its checkpoints name; when it is deleted, what nobody else holds is
-marked to go, removed, and forgotten, in this order. Whoever comes to hold what is marked waits until it is gone, and
-stores it anew. Pages are nobody's in particular: they are held by the user, until the sweep or a removal takes them.
+A checkpoint's files, its list, built pages and rendered parts are stored once, however many name them, so no row of
+theirs says what a user takes. Here each object has a row of its own, written before the object is: what is stored is
+counted, whoever is cut off when. (Of a part, which a worker without a database stores, it is written with the row of
+the first unit that has it.) Pictures that agents took are counted here as well, for their session.
+
+A session is among the holders of what its checkpoints name; when it is deleted, what nobody else holds is marked to go,
+removed, and forgotten, in this order. Whoever comes to hold what is marked waits until it is gone, and stores it anew.
+Pages and parts are nobody's in particular: they are held by the user, until the sweep or a removal takes them. The
+sweep also counts parts that are there and were not, and finds what was counted and never stored.
 
 Checkpoints from before this was counted hold nothing yet. Until the sweep has read them, nothing of their user's goes.
 One whose list is lost holds what is known of its session; one whose list cannot be read again and again, but may be
@@ -78,6 +82,10 @@ class HoldingStore(Protocol):
 
     async def stored_bytes(self, user_id: str) -> int:
         """Count the bytes of a user's videos, uploaded files, and of all that is held."""
+        ...
+
+    async def counted(self, user_id: str, *, below: str, after: str = "", limit: int = 500) -> list[str]:
+        """Read the keys below a prefix that are counted, after one of them, in an order of the database's own."""
         ...
 
     async def unheld(self, *, after: str = "", limit: int = 100) -> list[CheckpointRecord]:

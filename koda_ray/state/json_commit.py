@@ -78,7 +78,7 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
     for job in batch.jobs:
         belongs(job, session_id, user_id)
         put_job(change, job)
-    put_chunks(change, batch.chunks)
+    put_chunks(change, batch.chunks, user_id=user_id)
     put_events(change, user_id, made)
     return made
 

@@ -15,7 +15,7 @@ from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.records import CheckpointRecord
 from koda_ray.state.refusals import check_stored, no_such
 
-__all__ = ["JsonHoldings", "leave_holdings", "share_holdings"]
+__all__ = ["JsonHoldings", "hold_objects", "leave_holdings", "share_holdings"]
 
 
 class JsonHoldings:
@@ -41,15 +41,7 @@ class JsonHoldings:
                 _check_open(change, user_id, holder)
             if most_bytes is not None:
                 check_stored(count_stored(change.tables, user_id), most_bytes)
-            for key, size in sizes.items():
-                row = change.tables.get("contents", key, user_id)
-                if row is None:
-                    made: TableRow = {"user_id": words(user_id), "key": key, "size_bytes": size, "going": False}
-                    change.put("contents", {**made, "holders": [words(holder)]})
-                elif row["going"]:
-                    raise in_removal(user_id)
-                elif words(holder) not in (held := _holders(row)):
-                    change.set("contents", key, {"holders": [*held, words(holder)]}, owner=user_id)
+            hold_objects(change, user_id, sizes, holder)
             if checkpoint is not None:
                 _mark_held(change, checkpoint, holder)
 
@@ -99,6 +91,15 @@ class JsonHoldings:
         """Count the bytes of a user's videos, uploaded files, and of all that is held."""
         return await self._database.read(lambda tables: count_stored(tables, user_id))
 
+    async def counted(self, user_id: str, *, below: str, after: str = "", limit: int = 500) -> list[str]:
+        """Read the keys below a prefix that are counted; see `HoldingStore.counted`."""
+
+        def work(tables: Tables) -> list[str]:
+            keys = (str(row["key"]) for row in tables.of("contents", user_id))
+            return sorted(key for key in keys if key.startswith(f"{below}/") and key > after)[:limit]
+
+        return await self._database.read(work)
+
     async def unheld(self, *, after: str = "", limit: int = 100) -> list[CheckpointRecord]:
         """Read checkpoints that hold nothing yet; see `HoldingStore.unheld`."""
 
@@ -107,6 +108,19 @@ class JsonHoldings:
             return [decode(CheckpointRecord, row) for row in rows if str(row["id"]) > after][:limit]
 
         return await self._database.read(work)
+
+
+def hold_objects(change: Transaction, user_id: str, sizes: Mapping[str, int], holder: str = THE_USER) -> None:
+    """Count objects, and keep them for a holder."""
+    for key, size in sizes.items():
+        row = change.tables.get("contents", key, user_id)
+        if row is None:
+            made: TableRow = {"user_id": words(user_id), "key": key, "size_bytes": size, "going": False}
+            change.put("contents", {**made, "holders": [words(holder)]})
+        elif row["going"]:
+            raise in_removal(user_id)
+        elif words(holder) not in (held := _holders(row)):
+            change.set("contents", key, {"holders": [*held, words(holder)]}, owner=user_id)
 
 
 def leave_holdings(change: Transaction, user_id: str, holder: str) -> None:

@@ -15,6 +15,7 @@ from koda_ray.state.json_accounts import count_stored, ensure_project
 from koda_ray.state.json_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_holdings import hold_objects
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
@@ -27,6 +28,7 @@ from koda_ray.state.records import (
     JobStatus,
     RenderRoom,
     RendersSought,
+    stored_units,
 )
 from koda_ray.state.refusals import check_room, no_such, replaced
 from koda_ray.state.rows import number
@@ -185,7 +187,7 @@ class JsonJobs:
             if charges:
                 told += enter_charges(change, charges, work_id=job.id, user_id=job.user_id, epoch=job.epoch)
             change.set("jobs", job.id, {**_changing(job), "seq": seq + len(told)})
-            put_chunks(change, chunks)
+            put_chunks(change, chunks, user_id=job.user_id)
             put_events(change, job.user_id, number(job.id, seq + len(told), job.epoch, told))
 
         await self._database.write(work, lambda _: self._notifier.notify(job.id) if events or charges else None)
@@ -240,10 +242,11 @@ def put_job(change: Transaction, job: JobRecord) -> None:
         raise replaced("job", job.id, epoch=job.epoch, current=epoch_of(row))
 
 
-def put_chunks(change: Transaction, chunks: Sequence[ChunkRecord]) -> None:
-    """Insert or replace units' rows."""
+def put_chunks(change: Transaction, chunks: Sequence[ChunkRecord], *, user_id: str) -> None:
+    """Insert or replace units' rows, and count what they name."""
     for chunk in chunks:
         change.put("chunks", encode(chunk))
+    hold_objects(change, user_id, stored_units(chunks))
 
 
 def remove_job(change: Transaction, job_id: str) -> None:

@@ -5,6 +5,7 @@ The ``trace`` of a row is the span that asked for its work, as ``traceparent`` (
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -43,6 +44,7 @@ __all__ = [
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
+    "stored_units",
 ]
 
 SideEffect = Literal["pure", "idempotent", "unsafe"]
@@ -297,6 +299,11 @@ class ChunkRecord:
     worker: str
     error: str | None = None
     created_at: datetime
+
+
+def stored_units(chunks: Iterable[ChunkRecord]) -> dict[str, int]:
+    """Return the sizes of the rendered parts that are stored, in bytes, by key."""
+    return {chunk.key: chunk.total_bytes for chunk in chunks if chunk.status == "done"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ def check_stored(size: int, most_bytes: int) -> None:
     """
     if size >= most_bytes:
         raise too_many(
-            "MB of videos, pages, uploaded files and what sessions keep",
+            "MB of videos, rendered parts, pages, uploaded files and what sessions keep",
             most=most_bytes >> 20,
             setting="KODA_USER_STORED_MB",
             way_out="delete renders, sessions or files",

@@ -355,6 +355,8 @@ class SqlStore(
             values["lease_until"] = batch.lease_until
         if batch.touch:
             values["last_activity"] = at
+        if batch.chunks:
+            take_turn(connection, batch.chunks[0].user_id)
         fence = update(schema.sessions).where(_S.id == session_id, _S.epoch == epoch).values(values)
         row = connection.execute(fence.returning(_S.seq, _S.user_id, _S.rev)).one_or_none()
         if row is None:
@@ -391,7 +393,7 @@ class SqlStore(
         for job in batch.jobs:
             belongs(job, session_id, user_id)
             put_job(self._database, connection, job)
-        put_chunks(self._database, connection, batch.chunks)
+        put_chunks(self._database, connection, batch.chunks, user_id=user_id)
         add_events(connection, user_id, made)
         return made
 

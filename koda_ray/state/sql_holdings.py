@@ -15,7 +15,7 @@ from koda_ray.state.refusals import check_stored, no_such
 from koda_ray.state.sql_accounts import count_stored, ensure_user
 from koda_ray.state.sql_content import may_begin, take_turn
 
-__all__ = ["SqlHoldings", "leave_holdings", "share_holdings"]
+__all__ = ["SqlHoldings", "hold_stored", "leave_holdings", "share_holdings"]
 
 _AT_ONCE = 500
 _C = schema.contents.c
@@ -108,11 +108,23 @@ class SqlHoldings:
         """Count the bytes of a user's videos, uploaded files, and of all that is held."""
         return await self._database.read(lambda connection: count_stored(connection, user_id))
 
+    async def counted(self, user_id: str, *, below: str, after: str = "", limit: int = 500) -> list[str]:
+        """Read the keys below a prefix that are counted; see `HoldingStore.counted`."""
+        query = select(_C.key).where(_C.user_id == user_id, _C.key.startswith(f"{below}/", autoescape=True))
+        query = query.where(_C.key > after).order_by(_C.key).limit(limit)
+        return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
+
     async def unheld(self, *, after: str = "", limit: int = 100) -> list[CheckpointRecord]:
         """Read checkpoints that hold nothing yet; see `HoldingStore.unheld`."""
         query = select(schema.checkpoints).join(schema.sessions, _S.id == _P.session_id)
         query = query.where(schema.IS_UNHELD, _S.status != "closed", _P.id > after).order_by(_P.id).limit(limit)
         return await self._database.records(CheckpointRecord, query)
+
+
+def hold_stored(database: Database, connection: Connection, user_id: str, sizes: Mapping[str, int]) -> None:
+    """Count objects that are stored already, for the user, whose turn this transaction has taken."""
+    for part in _parts(sizes):
+        _add(database, connection, user_id, {key: sizes[key] for key in part}, THE_USER)
 
 
 def leave_holdings(connection: Connection, user_id: str, holder: str) -> None:

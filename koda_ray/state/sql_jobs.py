@@ -23,12 +23,14 @@ from koda_ray.state.records import (
     JobStatus,
     RenderRoom,
     RendersSought,
+    stored_units,
 )
 from koda_ray.state.refusals import check_room, no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import count_stored, ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
-from koda_ray.state.sql_content import may_begin
+from koda_ray.state.sql_content import may_begin, take_turn
+from koda_ray.state.sql_holdings import hold_stored
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.types import now
 
@@ -216,10 +218,12 @@ class SqlJobs:
         statement = update(schema.jobs).where(_J.id == job.id, _J.epoch == job.epoch).values(values)
 
         def work(connection: Connection) -> None:
+            if chunks:
+                take_turn(connection, job.user_id)
             row = connection.execute(statement.returning(_J.seq)).one_or_none()
             if row is None:
                 raise fenced(connection, schema.jobs, job.id, job.epoch)
-            put_chunks(self._database, connection, chunks)
+            put_chunks(self._database, connection, chunks, user_id=job.user_id)
             told, seq = list(events), row.seq
             if charges:
                 told += enter_charges(
@@ -337,10 +341,11 @@ def put_job(database: Database, connection: Connection, job: JobRecord) -> None:
         raise fenced(connection, schema.jobs, job.id, job.epoch)
 
 
-def put_chunks(database: Database, connection: Connection, chunks: Sequence[ChunkRecord]) -> None:
-    """Insert or replace units' rows."""
+def put_chunks(database: Database, connection: Connection, chunks: Sequence[ChunkRecord], *, user_id: str) -> None:
+    """Insert or replace units' rows, and count what they name; the user's turn was taken before any other row."""
     if chunks:
         connection.execute(database.upsert(schema.chunks), [columns(chunk) for chunk in chunks])
+        hold_stored(database, connection, user_id, stored_units(chunks))
 
 
 def _over(connection: Connection, job_id: str) -> Exception:

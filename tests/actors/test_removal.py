@@ -10,11 +10,12 @@ from typing import Generic, TypeVar
 import pytest
 
 from koda_ray.actors.removal import Removal
+from koda_ray.actors.timeline import fork_session
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.state import checkpoint
 from koda_ray.state.records import Batch, SessionRecord
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.storage import Storage, bundle_key, picture_key
 from tests.actors.house import SOON, House, filled
 from tests.state import records
 
@@ -85,6 +86,19 @@ async def test_files_that_no_other_session_has_go_with_their_session(house: Hous
     files = await checkpoint.read_files(house.storage, await checkpoint.load(house.storage, pointer.manifest_key))
     assert files == {"src/App.tsx": b"shared", "src/own.ts": b"own"}
     await house.removal.finish(await house.store.close_session(second.id, user_id="ann"))
+    assert (await house.store.stored_bytes("ann"), await house.storage.list()) == (0, [])
+
+
+async def test_a_picture_that_went_with_its_session_counts_no_more_for_a_fork(house: House) -> None:
+    first = await kept(house, {"a": b"a"})
+    picture = picture_key("ann", first.project_id, first.id, "a" * 64)
+    await house.store.hold("ann", {picture: 500}, holder=first.id)
+    await house.storage.put(picture, b"x" * 500)
+    fork = await fork_session(house.store, first.id, user_id="ann", point=None, key="fork")
+    assert await house.store.stored_bytes("ann") == await lying(house) > 500
+    await house.removal.finish(await house.store.close_session(first.id, user_id="ann"))
+    assert 0 < await house.store.stored_bytes("ann") == await lying(house) < 5_000
+    await house.removal.finish(await house.store.close_session(fork, user_id="ann"))
     assert (await house.store.stored_bytes("ann"), await house.storage.list()) == (0, [])
 
 

@@ -112,7 +112,7 @@ async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: 
         made, key = await checkpoint.save(storage, tree, state=mine.state, event_seq=seq)
         pointer = replace(records.checkpoint(mine, seq), id=made.id, manifest_key=key)
         await store.commit(mine.id, mine.epoch, Batch(checkpoint=pointer))
-    await storage.put(key, b"no manifest")
+    await storage.put(pointer.manifest_key, b"no manifest")
     await sweep_of(store, storage, clock).step()
     assert await store.unheld() == [], "what is lost is known to be so"
     lists = [await storage.size(each.manifest_key) for each in (await store.checkpoints(mine.id))[:2]]
@@ -195,6 +195,34 @@ async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Sto
     clock.at += PAGES * 2
     await sweep_of(store, storage, clock).step()
     assert (await store.stored_bytes("ann"), await storage.list()) == (0, [])
+
+
+async def test_a_part_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
+    await storage.put(unit_key("ann", OLD), b"x" * 70)
+    await storage.put(unit_meta_key("ann", OLD), b"{}")
+    await sweep_of(store, storage, clock).step()
+    assert await store.stored_bytes("ann") == 70, "of a render without rows, or from before it was counted"
+    clock.at += UNITS * 2
+    assert await sweep_of(store, storage, clock).step() == [unit_key("ann", OLD).rpartition("/")[0]]
+    assert await store.stored_bytes("ann") == 0
+
+
+async def test_what_was_counted_and_never_stored_counts_no_more_after_two_rounds(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    await store.ensure_user("ann")
+    await put(storage, unit_key("ann", NEW), asset_key("ann", "p", "ast_1", "cat.png"))
+    await store.hold("ann", {bundle_key("ann", OLD): 500, unit_key("ann", OLD): 40, unit_key("ann", NEW): 1})
+    sweep = sweep_of(store, storage, clock)
+    await sweep.step()
+    assert await store.stored_bytes("ann") == 541, "it may be on its way"
+    clock.at += REST * 2
+    await storage.put(bundle_key("ann", OLD), b"x" * 500)
+    await sweep.step()
+    assert await store.stored_bytes("ann") == 501
+    clock.at += REST * 2
+    await sweep.step()
+    assert await store.stored_bytes("ann") == 501
 
 
 async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, storage: Storage, clock: Clock) -> None:
@@ -365,11 +393,13 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     assert await sweep.step() == []
     clock.at += PREVIEWS * 2
     gone = {video_key("ann", job.id, "mp4") for job in (earlier, accepted)}
-    assert set(await sweep.step()) == gone and counted == {"previews": 2}
+    assert set(await sweep.step()) == gone and counted.of == {"previews": 2}
     for job in (earlier, judged, accepted, final, shown):
         assert await storage.exists(video_key("ann", job.id, "mp4")) == (job not in (earlier, accepted))
         assert await storage.exists(thumbnail_key("ann", job.id))
-        assert (await store.get_job(job.id)).stored_bytes == (0 if job in (earlier, accepted) else 50)
+        assert (await store.get_job(job.id)).stored_bytes == (1 if job in (earlier, accepted) else 50), (
+            "its picture stays"
+        )
     clock.at += REST
     assert await sweep.step() == []
 
@@ -385,7 +415,7 @@ async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(
     assert len(await sweep.step()) == 100
     # the process ends: another one begins anew, and finds the rest
     after = sweep_of(store, disk_storage, clock, size=1_000, metrics=counted)
-    assert len(await after.step()) == 50 and counted["sessions"] == 150
+    assert len(await after.step()) == 50 and counted.of["sessions"] == 150
     assert {row.id for row in await store.closed_sessions(limit=200)} == {row.id for row in unused}
 
 

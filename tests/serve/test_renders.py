@@ -131,6 +131,13 @@ async def test_a_page_is_uploaded_followed_and_downloaded(browsers: World, http:
     assert "<html" in page.text and page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert (await http.get(f"{view['stateUrl']}/sheet")).content[:2] == b"\xff\xd8"
 
+    lying = {each.key: each.size_bytes for each in await browsers.storage.look_below("users")}
+    parts = ("/video", "/bundle", "/contents.json")
+    notes = {key for key in lying if "/renders/" not in key and not key.endswith(parts)}
+    job = await browsers.store.get_job(view["id"])
+    assert await browsers.store.stored_bytes(job.user_id) == sum(lying[key] for key in lying.keys() - notes)
+    assert job.stored_bytes > done["result"]["fileSize"] and sum(lying[key] for key in notes) < 20_000, notes
+
     again = await http.post("/v1/renders", json={"bundle": done["bundle"], "options": {**SMALL, "duration": 0.5}})
     assert again.status_code == 202 and again.json()["bundle"] == done["bundle"]
     assert (await events(http, again.json()["id"]))[-1]["data"] == {"status": "succeeded"}

@@ -35,6 +35,7 @@ async def test_the_live_page_is_started_once_and_shows_the_project(tools: Tools)
 @pytest.mark.browser
 async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> None:
     await tools.keep(GOOD_FILES)
+    before = await tools.world.store.stored_bytes("local")
     made = await tools.json("sandbox_screenshot", seek_to=0.5, width=320, height=180)
     assert made["timestamp"] == 0.5 and made["duration"] > 0
     digest = made["imageUrl"].rpartition("/")[2]
@@ -42,6 +43,7 @@ async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> N
     core = tools.session.core
     stored = await tools.world.storage.get(picture_key(core.user_id, core.project_id, core.session_id, digest))
     assert sha256(stored) == digest
+    assert await tools.world.store.stored_bytes("local") == before + len(stored)
     assert Image.open(io.BytesIO(stored)).size == (320, 180)
 
 

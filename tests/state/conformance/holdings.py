@@ -122,6 +122,23 @@ class HoldingConformance:
         await store.close_session(older.id, user_id="ann")
         assert sorted(await store.let_go("ann", holder=older.id)) == ["file", "shared"]
 
+    @pytest.mark.quick
+    async def test_rendered_parts_count_once_however_many_jobs_have_them(self, store: Store) -> None:
+        mine = await active_session(store)
+        one, two = [dataclasses.replace(records.job(of=mine), status="running") for _ in range(2)]
+        await store.commit(mine.id, mine.epoch, Batch(jobs=[one, two]))
+        part = dataclasses.replace(records.chunk(one, 0), key="users/ann/units/ab/abc/video")
+        failed = dataclasses.replace(part, unit=1, key="users/ann/units/cd/cde/video", status="failed")
+        await store.commit(mine.id, mine.epoch, Batch(chunks=[part, failed]))
+        await store.update_job(two, chunks=[dataclasses.replace(part, job_id=two.id)])
+        assert await store.stored_bytes("ann") == part.total_bytes > 0
+        assert await store.counted("ann", below="users/ann/units") == [part.key]
+        for user, below, after in (("ann", "users/ann/uni", ""), ("bob", "users/ann/units", ""),
+                                   ("ann", "users/ann/units", part.key)):  # fmt: skip
+            assert await store.counted(user, below=below, after=after) == []
+        await store.forget("ann", [part.key])
+        assert await store.stored_bytes("ann") == 0
+
     async def test_a_session_that_is_deleted_holds_nothing_more(self, store: Store) -> None:
         mine = await active_session(store)
         await store.close_session(mine.id, user_id="ann")
