@@ -69,6 +69,7 @@ _END_BYTES = 16
 _LAST_BYTES = 1024
 """Where the end is looked for: what a process leaves running may write after it."""
 _KNOWN_TERMINALS = re.compile(r"(xterm|screen|tmux|linux|vt100|vt220|rxvt)(-256color|-unicode|-color)?")
+_PLACE = re.compile(r"\d{1,15}", re.ASCII)
 _NO_SERVER = re.compile(r"no server running|error connecting to .*\((No such file or directory|Connection refused)\)")
 _STATES = (
     "#{session_name}\t#{pane_pid}\t#{pane_dead}\t#{pane_dead_status}\t#{pane_dead_signal}\t#{session_created}\t#{@run}"
@@ -461,7 +462,7 @@ class Tmux:
         said = await self._sandbox.run(argv, timeout_s=_TIMEOUT_S)
         line, _, text = said.stdout.partition("\n")
         places = line.split()
-        if said.exit_code != 0 or len(places) != 2 or not all(place.isdecimal() for place in places):
+        if said.exit_code != 0 or len(places) != 2 or not all(map(_PLACE.fullmatch, places)):
             return 0, 0, b""  # nothing was written yet
         return int(places[0]), int(places[1]), text.encode()
 
