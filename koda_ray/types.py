@@ -59,7 +59,23 @@ __all__ = [
 ]
 
 IdPrefix = Literal[
-    "usr", "prj", "nod", "ses", "job", "evt", "ast", "msg", "cal", "apr", "bed", "ckp", "sbx", "img", "cmd", "hed"
+    "usr",
+    "prj",
+    "nod",
+    "ses",
+    "job",
+    "evt",
+    "ast",
+    "msg",
+    "cal",
+    "apr",
+    "bed",
+    "ckp",
+    "sbx",
+    "img",
+    "cmd",
+    "hed",
+    "ver",
 ]
 Phase = Literal["idle", "question", "plan", "executing", "preview", "complete", "error"]
 TodoStatus = Literal["pending", "active", "done"]

@@ -67,7 +67,9 @@ class _Rewind(_Body):
 def _rewind(body: Mapping[str, JsonValue]) -> commands.Rewind:
     said = _Rewind.model_validate(body)
     if said.undo == (said.to is not None):
-        raise InvalidInput("rewind: say either where to (to: a message, a checkpoint or a head) or undo", context={})
+        raise InvalidInput(
+            "rewind: say either where to (to: a message, a checkpoint, a head or a version) or undo", context={}
+        )
     return commands.Rewind(UNDO if said.undo else str(said.to))
 
 

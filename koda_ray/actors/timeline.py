@@ -8,6 +8,7 @@ a store do it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -35,6 +36,7 @@ from koda_ray.state.records import (
     ToolCallRecord,
 )
 from koda_ray.state.store import Store
+from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState, Output, Preview, new_id, now
 
 __all__ = ["fork_session", "forked", "put_back"]
@@ -169,6 +171,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
             if each.id in moved.assets
         ],
         jobs=moved.jobs(at),
+        versions=moved.versions(heard),
         events=events,
         said=(NewEvent(type="message", data=event.data, cause_id=event.cause_id) for event in past.said),
         said_count=seq,
@@ -209,6 +212,21 @@ class _Moved:
             replace(job, id=self._jobs[job.id], **own)
             for job in self._past.jobs
             if job.id in self._jobs and job.status == "succeeded"
+        ]
+
+    def versions(self, heard: Callable[[int], int]) -> list[VersionRecord]:
+        """Move versions; a final video that was made since is none of them."""
+        return [
+            replace(
+                each,
+                session_id=self._session_id,
+                job_id=self._jobs[each.job_id],
+                final_job_id=self._jobs.get(each.final_job_id or ""),
+                seq=heard(each.seq),
+                live=True,
+            )
+            for each in self._past.versions
+            if each.job_id in self._jobs
         ]
 
     def _shown(self, shown: S | None) -> S | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -19,9 +19,21 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
+from koda_ray.state.versions import VERSION, VersionRecord
 from koda_ray.types import NodeState, now
 
-__all__ = ["PAGE", "KeptPast", "head_now", "is_head", "onwards", "parts_json", "parts_of", "past_of"]
+__all__ = [
+    "PAGE",
+    "KeptPast",
+    "head_now",
+    "head_with",
+    "is_head",
+    "is_version",
+    "onwards",
+    "parts_json",
+    "parts_of",
+    "past_of",
+]
 
 PAGE = 16
 """How many messages, states or events are held at once."""
@@ -34,6 +46,8 @@ class KeptPast:
     ``states`` are JSON by the commit that brought them, oldest first, which may be gone through several times;
     ``state_rev`` is the present one's. ``head`` is the one that is gone to, if any: each has all calls of its time.
     ``messages`` are in the order of their positions; without what they say, where ``read`` reads that by their ids.
+    ``version`` is the one that is gone to, if any; where it does not count now, ``head`` is the newest in whose past it
+    does.
     """
 
     record: SessionRecord
@@ -47,6 +61,22 @@ class KeptPast:
     states: Iterable[tuple[int, str]]
     head: HeadRecord | None
     read: Callable[[Sequence[str]], Iterable[MessageRecord]] | None = None
+    version: VersionRecord | None = None
+
+
+def is_version(point: str | None) -> bool:
+    """Whether what a point names is a version, or none."""
+    return point is not None and point.startswith(VERSION)
+
+
+def head_with(heads: Iterable[tuple[str, Sequence[Span], int, int]], rev: int) -> str | None:
+    """Return the id of the first head in whose past a commit counts.
+
+    Args:
+        heads: Each head's id, stretches, commit and event, those that are looked at first before the others.
+        rev: The commit.
+    """
+    return next((each for each, spans, last, seq in heads if counts(cut(spans, rev=last, seq=seq), rev)), None)
 
 
 def is_head(point: str | None) -> bool:
@@ -57,15 +87,19 @@ def is_head(point: str | None) -> bool:
 def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> Past:
     """Say what a session was at a point. Raises as `HistoryStore.past`."""
     record = kept.record
+    pending = [approval for approval in kept.approvals if approval.status == "pending"]
     if is_head(point):
         if kept.head is None:
             raise nothing_to_undo(record.id) if point == UNDO else no_point(record.id, str(point))
         return _at_head(kept, kept.head, with_states=with_states)
-    spans, rev, seq, until = kept.spans, record.rev, record.seq, None
-    following = None if point is None else _next(kept, point)
-    if following is not None:
+    rev, seq, until = record.rev, record.seq, None
+    if is_version(point):
+        version = _version(kept, str(point))
+        rev, seq, until = version.rev, version.seq, version.created_at
+        kept = _as_counted(kept, rev)
+    elif point is not None and (following := _next(kept, point)) is not None:
         rev, seq, until = following.rev - 1, following.seq, following.created_at
-    spans = cut(spans, rev=rev, seq=seq)
+    spans = cut(kept.spans, rev=rev, seq=seq)
     gone = {message.id for message in kept.messages if not counts(spans, message.rev)}
     calls = [call for call in kept.tool_calls if call.message_id not in gone]
     dropped = {call.id for call in kept.tool_calls if call.message_id in gone}
@@ -87,7 +121,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
         ],
         beads=kept.beads,
         checkpoints=[each for each in kept.checkpoints if counts(spans, each.rev)],
-        pending=[approval for approval in kept.approvals if approval.status == "pending"],
+        pending=pending,
         states=_States(kept, spans) if with_states else (),
     )
 
@@ -154,6 +188,22 @@ def _at_head(kept: KeptPast, head: HeadRecord, *, with_states: bool) -> Past:
         pending=[approval for approval in kept.approvals if approval.status == "pending"],
         head=head,
         states=_States(kept, spans) if with_states else (),
+    )
+
+
+def _version(kept: KeptPast, point: str) -> VersionRecord:
+    if kept.version is None:
+        raise no_point(kept.record.id, point)
+    return kept.version
+
+
+def _as_counted(kept: KeptPast, rev: int) -> KeptPast:
+    """Return the past in which a commit counts: the present one, or the one that was left at a head."""
+    if counts(kept.spans, rev) or kept.head is None:
+        return kept
+    head = kept.head
+    return replace(
+        kept, spans=head.history, tool_calls=head.tool_calls, approvals=head.approvals, beads=head.beads, head=None
     )
 
 

@@ -13,6 +13,7 @@ from koda_ray.state.json_jobs import put_chunks, put_job
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import encode, moment, state_row
 from koda_ray.state.json_tables import TableRow, Transaction
+from koda_ray.state.json_versions import put_version
 from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
@@ -79,6 +80,8 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
         belongs(job, session_id, user_id)
         put_job(change, job)
     put_chunks(change, batch.chunks, user_id=user_id)
+    if put_version(change, batch.state, batch.events, rev=rev, seq=seq):
+        save_state(change, session_id)
     put_events(change, user_id, made)
     return made
 

@@ -13,7 +13,17 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope
 from koda_ray.state.content import after_removal
-from koda_ray.state.heads import KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import (
+    KeptPast,
+    head_now,
+    head_with,
+    is_head,
+    is_version,
+    onwards,
+    parts_json,
+    parts_of,
+    past_of,
+)
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
@@ -23,6 +33,7 @@ from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
+from koda_ray.state.json_versions import versions_in
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import (
     UNDO,
@@ -49,6 +60,7 @@ from koda_ray.state.records import (
 )
 from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, replaced, used_for_another
 from koda_ray.state.rows import body_hash, number
+from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:
@@ -57,7 +69,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonHistory"]
 
 R = TypeVar("R", bound="DataclassInstance")
-_Rows = Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord]
+_Rows = Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | VersionRecord]
 
 
 class JsonHistory(JsonParts):
@@ -202,6 +214,10 @@ class _JsonPointLookup:
         """Whether there is this head."""
         return self._tables.get("heads", head_id, self._session_id) is not None
 
+    def has_version(self, version_id: str) -> bool:
+        """Whether there is this version."""
+        return self._tables.get("versions", version_id, self._session_id) is not None
+
     def rev_of(self, point: str) -> int | None:
         """Return the commit of a message or a checkpoint."""
         for table in ("messages", "checkpoints"):
@@ -264,7 +280,7 @@ def _apply(change: Transaction, kept: KeptPast, past: Past, planned: Change, hea
     change.put("heads", _head_row(head))
     if past.head is not None:
         change.set("heads", past.head.id, {"undone": True}, owner=session_id)
-    for table in ("messages", "checkpoints"):
+    for table in ("messages", "checkpoints", "versions"):
         for row in list(change.tables.of(table, session_id)):
             live = counts(history, cast("int", row.get("rev", 0)))
             if live != row.get("live", True):
@@ -303,6 +319,7 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
     change.put("sessions", encode(record, create_key=words(key), create_hash=digest, state_rev=fork.rev))
     _put(change, "messages", list(fork.messages), session_id, user_id)
     _put(change, "checkpoints", fork.checkpoints, session_id, user_id)
+    _put(change, "versions", fork.versions, session_id, user_id)
     _put_rows(change, fork, session_id, user_id)
     for rev, each in fork.states:
         saved: TableRow = {
@@ -354,17 +371,20 @@ def _kept(tables: Tables, row: TableRow, point: str | None) -> KeptPast:
         return [decode(cls, each) for each in sorted(tables.of(table, session_id), key=place)]
 
     states = sorted((cast("int", each["rev"]), json.dumps(each["state"])) for each in tables.of("states", session_id))
+    version = tables.get("versions", str(point), session_id) if is_version(point) else None
+    spans = spans_of(row.get("history"))
     return KeptPast(
         record=decode(SessionRecord, row),
         state_rev=cast("int", row.get("state_rev", 0)),
-        spans=spans_of(row.get("history")),
+        spans=spans,
         messages=rows(MessageRecord, "messages", "position", "id"),
         tool_calls=rows(ToolCallRecord, "tool_calls", "started_at", "ordinal", "id"),
         approvals=rows(ApprovalRecord, "approvals", "created_at", "ordinal", "id"),
         beads=rows(BeadRecord, "beads", "position", "id"),
         checkpoints=rows(CheckpointRecord, "checkpoints", "event_seq", "created_at", "id"),
         states=states,
-        head=_head_at(tables, session_id, point),
+        head=_head_at(tables, session_id, point, version, spans),
+        version=None if version is None else decode(VersionRecord, version),
     )
 
 
@@ -385,6 +405,7 @@ def _with_belongings(tables: Tables, past: Past) -> Past:
         past,
         assets=sorted(assets, key=lambda asset: (asset.created_at, asset.id)),
         jobs=[decode(JobRecord, row) for row in of("jobs")],
+        versions=[each for each in versions_in(tables, past.record.id) if counts(past.spans, each.rev)],
         said=said,
         said_seqs=[each.seq for each in said],
     )
@@ -395,10 +416,16 @@ def _heads(tables: Tables, session_id: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["rev"])
 
 
-def _head_at(tables: Tables, session_id: str, point: str | None) -> HeadRecord | None:
+def _head_at(
+    tables: Tables, session_id: str, point: str | None, version: TableRow | None, spans: Sequence[Span]
+) -> HeadRecord | None:
+    """Read the head that is gone to; or, for a version that does not count now, the one in whose past it does."""
+    heads = _heads(tables, session_id)
+    if version is not None and not counts(spans, rev := cast("int", version["rev"])):
+        every = ((row["id"], spans_of(row["history"]), row["rev"], row["seq"]) for row in reversed(heads))
+        point = head_with(every, rev)
     if not is_head(point):
         return None
-    heads = _heads(tables, session_id)
     if point == UNDO:
         named = [row for row in heads if row["kind"] == "rewind" and not row["undone"]]
     else:

@@ -35,6 +35,7 @@ from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
+from koda_ray.state.json_versions import JsonVersions
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord, SessionRoom
@@ -45,11 +46,23 @@ from koda_ray.types import NodeState, now
 
 __all__ = ["JSONStore"]
 
-_CHILDREN = ("commands", "inbox", "messages", "tool_calls", "approvals", "beads", "checkpoints", "states", "heads")
+_CHILDREN = (
+    "commands",
+    "inbox",
+    "messages",
+    "tool_calls",
+    "approvals",
+    "beads",
+    "checkpoints",
+    "states",
+    "heads",
+    "versions",
+)
 
 
 class JSONStore(
     JsonHistory,
+    JsonVersions,
     JsonInbox,
     JsonJobs,
     JsonCharges,

@@ -40,6 +40,7 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "checkpoints": ("session_id", "id"),
     "states": ("session_id", "rev"),
     "heads": ("session_id", "id"),
+    "versions": ("session_id", "id"),
     "images": (None, "id"),
     "sandboxes": (None, "id"),
     "processes": ("sandbox_id", "name"),

@@ -4,8 +4,9 @@ Nothing that was said is deleted. Every commit has a number, and a session knows
 now (`Span`); putting it back ends the present stretch, keeps where it was whole (`HeadRecord`), and begins a new one.
 So a way back is a way forward: undoing restores a head, and is itself a head to go back to. The event log only grows.
 
-A point is a message, a checkpoint or a head. At a message or a checkpoint a session is what it was just before the
-next one: with the answer that was shown, the question that waited, the files that were saved by then.
+A point is a message, a checkpoint, a head or a version (`versions`). At a message or a checkpoint a session is what it
+was just before the next one: with the answer that was shown, the question that waited, the files that were saved by
+then. At a version it is what it was as that was shown, also where it has been put back to before it since.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from koda_ray.state.records import (
     SessionRoom,
     ToolCallRecord,
 )
+from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState
 
 __all__ = [
@@ -142,9 +144,9 @@ class Past:
     ``record`` is the session as it is now, and ``pending`` what waits for a person now. ``head`` is the head that the
     point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
     a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
-    five are there for a fork: states at earlier points by commit, uploaded files, render jobs, what was said aloud, and
-    the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may be gone through several
-    times: a plan does so in the transaction alone, where they are read a few at a time.
+    six are there for a fork: states at earlier points by commit, uploaded files, render jobs, versions that counted, what
+    was said aloud, and the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may be gone
+    through several times: a plan does so in the transaction alone, where they are read a few at a time.
     """
 
     record: SessionRecord
@@ -164,6 +166,7 @@ class Past:
     states: Iterable[tuple[int, NodeState]] = ()
     assets: list[AssetRecord] = field(default_factory=list["AssetRecord"])
     jobs: list[JobRecord] = field(default_factory=list["JobRecord"])
+    versions: list[VersionRecord] = field(default_factory=list["VersionRecord"])
     said: Iterable[Envelope] = ()
     said_seqs: Sequence[int] = ()
 
@@ -203,6 +206,7 @@ class ForkedSession:
     assets: list[AssetRecord]
     jobs: list[JobRecord]
     events: list[NewEvent]
+    versions: list[VersionRecord] = field(default_factory=list["VersionRecord"])
     said: Iterable[NewEvent] = ()
     said_count: int = 0
     room: SessionRoom | None = None
@@ -237,7 +241,7 @@ class HistoryStore(Protocol):
         Args:
             session_id: Which.
             epoch: The activation that does it.
-            point: A message, a checkpoint, a head, or `UNDO`.
+            point: A message, a checkpoint, a head, a version, or `UNDO`.
             plan: Pure: says what the session becomes.
 
         Returns:

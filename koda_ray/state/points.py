@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.past import UNDO, Span, counts
+from koda_ray.state.versions import VERSION
 
 __all__ = ["HEAD", "PointLookup", "no_point", "nothing_to_undo", "said_in", "see_point", "too_old"]
 
@@ -38,6 +39,10 @@ class PointLookup(Protocol):
         """Whether there is this head."""
         ...
 
+    def has_version(self, version_id: str) -> bool:
+        """Whether there is this version."""
+        ...
+
     def rev_of(self, point: str) -> int | None:
         """Return the commit of a message or a checkpoint, counting now or not; None where there is no such point."""
         ...
@@ -57,7 +62,7 @@ def see_point(points: PointLookup, session_id: str, point: str, *, spans: Sequen
     Args:
         points: What its store says.
         session_id: Which.
-        point: A message, a checkpoint, a head, or `UNDO`.
+        point: A message, a checkpoint, a head, a version, or `UNDO`.
         spans: What counts of it now.
         state_rev: The commit that brought its present state.
 
@@ -71,6 +76,10 @@ def see_point(points: PointLookup, session_id: str, point: str, *, spans: Sequen
         return
     if point.startswith(HEAD):
         if not points.has_head(point):
+            raise no_point(session_id, point)
+        return
+    if point.startswith(VERSION):  # its state is kept with it
+        if not points.has_version(point):
             raise no_point(session_id, point)
         return
     rev = points.rev_of(point)
@@ -109,7 +118,7 @@ def no_point(session_id: str, point: str, *, was: bool = False) -> NotFound:
     )
     return NotFound(
         f"session {session_id} cannot go to {point[:_SHOWN]!r}: {why} (its messages, checkpoints and heads: "
-        f"GET /v1/sessions/{session_id}/history, or koda history {session_id})",
+        f"GET /v1/sessions/{session_id}/history, or koda history {session_id}; its versions: .../versions)",
         code="POINT_NOT_FOUND",
         context={"session_id": session_id, "point": point[:_SHOWN]},
     )

@@ -66,9 +66,10 @@ __all__ = [
     "states",
     "tool_calls",
     "users",
+    "versions",
 ]
 
-SCHEMA_VERSION = "0016"
+SCHEMA_VERSION = "0017"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -327,6 +328,29 @@ heads = Table(
 )
 """Where a session was each time it was put back, whole: messages by their numbers, the rest as it was."""
 
+versions = Table(
+    "versions",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("number", Integer, nullable=False),
+    Column("job_id", _ID, nullable=False),
+    Column("final_job_id", _ID),
+    Column("bundle", Words, nullable=False),
+    Column("checkpoint_id", _ID),
+    Column("asked", Words, nullable=False),
+    Column("changes", Integer, nullable=False),
+    Column("duration_s", Float, nullable=False),
+    Column("note", Words, nullable=False),
+    Column("starred", Boolean, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    *_places(),
+    UniqueConstraint("session_id", "job_id"),
+    Index("ix_versions_order", "session_id", "number"),
+)
+"""Each preview that a session has shown; its state is kept in ``states`` under the same ``rev``."""
+
 deployments = Table(
     "deployments",
     metadata,
@@ -543,6 +567,7 @@ SESSION_TABLES = (
     checkpoints,
     states,
     heads,
+    versions,
     sandboxes,
     assets,
 )

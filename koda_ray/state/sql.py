@@ -60,6 +60,7 @@ from koda_ray.state.sql_inbox import (
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_tiers import SqlTiers
+from koda_ray.state.sql_versions import SqlVersions, put_version
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, now
 
@@ -77,7 +78,17 @@ _E = schema.events.c
 
 
 class SqlStore(
-    SqlHistory, SqlInbox, SqlJobs, SqlCharges, SqlAccounts, SqlBoxes, SqlContent, SqlHoldings, SqlTiers, SqlCensus
+    SqlHistory,
+    SqlVersions,
+    SqlInbox,
+    SqlJobs,
+    SqlCharges,
+    SqlAccounts,
+    SqlBoxes,
+    SqlContent,
+    SqlHoldings,
+    SqlTiers,
+    SqlCensus,
 ):
     """A Store on SQLite (also libSQL and Postgres, where their drivers are installed).
 
@@ -394,6 +405,8 @@ class SqlStore(
             belongs(job, session_id, user_id)
             put_job(self._database, connection, job)
         put_chunks(self._database, connection, batch.chunks, user_id=user_id)
+        if put_version(self._database, connection, batch.state, batch.events, rev=rev, seq=seq):
+            save_state(self._database, connection, session_id)
         add_events(connection, user_id, made)
         return made
 

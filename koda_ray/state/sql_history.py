@@ -33,9 +33,20 @@ from koda_ray.events import Envelope
 from koda_ray.state import schema
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
-from koda_ray.state.heads import PAGE, KeptPast, head_now, is_head, onwards, parts_json, parts_of, past_of
+from koda_ray.state.heads import (
+    PAGE,
+    KeptPast,
+    head_now,
+    head_with,
+    is_head,
+    is_version,
+    onwards,
+    parts_json,
+    parts_of,
+    past_of,
+)
 from koda_ray.state.notify import Notifier
-from koda_ray.state.past import UNDO, Change, ForkedSession, HeadRecord, Past, PointRecord, Span, spans_of
+from koda_ray.state.past import UNDO, Change, ForkedSession, HeadRecord, Past, PointRecord, Span, counts, spans_of
 from koda_ray.state.points import see_point
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -55,6 +66,7 @@ from koda_ray.state.sql_inbox import room_taken
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
 from koda_ray.state.sql_points import SqlPointLookup, counted, points_of
+from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState, now
 
 if TYPE_CHECKING:
@@ -139,7 +151,7 @@ class SqlHistory(SqlParts):
             heads = schema.heads.c
             undone = update(schema.heads).where(heads.session_id == session_id, heads.id == past.head.id)
             connection.execute(undone.values(undone=True))
-        for table in (schema.messages, schema.checkpoints):
+        for table in (schema.messages, schema.checkpoints, schema.versions):
             stays = counted(table, history)
             mine = table.c.session_id == session_id
             connection.execute(update(table).where(mine, table.c.live, ~stays).values(live=False))
@@ -218,6 +230,7 @@ class SqlHistory(SqlParts):
         for said in _pages(fork.messages):
             _insert(connection, schema.messages, said, session_id, user_id)
         _insert(connection, schema.checkpoints, fork.checkpoints, session_id, user_id)
+        _insert(connection, schema.versions, fork.versions, session_id, user_id)
         self._put_rows(connection, fork, session_id, user_id)
         for page in _pages(fork.states):
             rows: list[dict[str, object]] = [
@@ -316,6 +329,7 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None,
         query = select(table).where(table.c.session_id == session_id).order_by(*(table.c[name] for name in order))
         return [record(cls, each) for each in connection.execute(query)]
 
+    version = _version_at(connection, session_id, point)
     return KeptPast(
         record=session(row),
         state_rev=row.state_rev,
@@ -326,7 +340,8 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None,
         beads=rows(BeadRecord, schema.beads, "position", "id"),
         checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
         states=_KeptStates(connection, session_id),
-        head=_head_at(connection, session_id, point),
+        head=_head_at(connection, session_id, point, version, spans_of(row.history)),
+        version=version,
         read=None if whole else kept.read,
     )
 
@@ -377,7 +392,7 @@ class _KeptStates:
 def _with_belongings(connection: Connection, past: Past) -> Past:
     """Add what a fork takes along beside the history."""
     session_id = past.record.id
-    assets, jobs, events = schema.assets, schema.jobs, schema.events.c
+    assets, jobs, events, versions = schema.assets, schema.jobs, schema.events.c, schema.versions
     aloud = select(schema.events).where(
         events.stream_id == session_id, events.type == "message", _in_events(events.seq, past.spans)
     )
@@ -391,6 +406,14 @@ def _with_belongings(connection: Connection, past: Past) -> Past:
         ],
         jobs=[
             record(JobRecord, each) for each in connection.execute(select(jobs).where(jobs.c.session_id == session_id))
+        ],
+        versions=[
+            record(VersionRecord, each)
+            for each in connection.execute(
+                select(versions)
+                .where(versions.c.session_id == session_id, counted(versions, past.spans))
+                .order_by(versions.c.number)
+            )
         ],
         said=_KeptSaid(connection, aloud.order_by(events.seq)),
         said_seqs=list(connection.execute(aloud.with_only_columns(events.seq).order_by(events.seq)).scalars()),
@@ -411,10 +434,26 @@ class _KeptSaid:
             after = page[-1].seq
 
 
-def _head_at(connection: Connection, session_id: str, point: str | None) -> HeadRecord | None:
+def _version_at(connection: Connection, session_id: str, point: str | None) -> VersionRecord | None:
+    if not is_version(point):
+        return None
+    table = schema.versions.c
+    query = select(schema.versions).where(table.session_id == session_id, table.id == point)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else record(VersionRecord, row)
+
+
+def _head_at(
+    connection: Connection, session_id: str, point: str | None, version: VersionRecord | None, spans: Sequence[Span]
+) -> HeadRecord | None:
+    """Read the head that is gone to; or, for a version that does not count now, the one in whose past it does."""
+    table = schema.heads.c
+    if version is not None and not counts(spans, version.rev):
+        every = select(table.id, table.history, table.rev, table.seq).where(table.session_id == session_id)
+        rows = connection.execute(every.order_by(table.rev.desc()))
+        point = head_with(((each.id, spans_of(each.history), each.rev, each.seq) for each in rows), version.rev)
     if not is_head(point):
         return None
-    table = schema.heads.c
     mine = select(schema.heads).where(table.session_id == session_id)
     named = mine.where(table.kind == "rewind", ~table.undone) if point == UNDO else mine.where(table.id == point)
     row = connection.execute(named.order_by(table.rev.desc()).limit(1)).one_or_none()
@@ -454,7 +493,9 @@ def _head_row(head: HeadRecord) -> dict[str, object]:
 def _insert(
     connection: Connection,
     table: Table,
-    records: Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | AssetRecord],
+    records: Sequence[
+        MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | VersionRecord | AssetRecord
+    ],
     session_id: str,
     user_id: str,
 ) -> None:

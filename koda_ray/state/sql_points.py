@@ -40,6 +40,11 @@ class SqlPointLookup:
         table = schema.heads.c
         return self._is_any(table.session_id == self._session_id, table.id == head_id)
 
+    def has_version(self, version_id: str) -> bool:
+        """Whether there is this version."""
+        table = schema.versions.c
+        return self._is_any(table.session_id == self._session_id, table.id == version_id)
+
     def rev_of(self, point: str) -> int | None:
         """Return the commit of a message or a checkpoint."""
         for table in (schema.messages, schema.checkpoints):

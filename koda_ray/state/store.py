@@ -48,13 +48,23 @@ from koda_ray.state.records import (
     ToolCallStatus,
 )
 from koda_ray.state.tiers import OperatedStore, QueryStore
+from koda_ray.state.versions import VersionStore
 from koda_ray.types import NodeState
 
 __all__ = ["Store"]
 
 
 class Store(
-    HistoryStore, InboxStore, QueryStore, OperatedStore, CensusStore, BoxStore, ContentStore, HoldingStore, Protocol
+    HistoryStore,
+    VersionStore,
+    InboxStore,
+    QueryStore,
+    OperatedStore,
+    CensusStore,
+    BoxStore,
+    ContentStore,
+    HoldingStore,
+    Protocol,
 ):
     """The database, as the rest of koda_ray sees it. Every method is safe to call from any process that opened it."""
 

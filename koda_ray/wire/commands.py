@@ -171,7 +171,7 @@ class Refuse(Model):
 
 
 class Rewind(Model):
-    """Where a session goes back to: a message's, a checkpoint's or a head's id; or ``undo``, what going back left."""
+    """Where a session goes back to: a message's, checkpoint's, head's or version's id; or ``undo``, what that left."""
 
     to: Id | None = None
     undo: bool = False
@@ -179,12 +179,12 @@ class Rewind(Model):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if self.undo == (self.to is not None):
-            raise ValueError("say either where to (to: a message, a checkpoint or a head) or undo: true")
+            raise ValueError("say either where to (to: a message, a checkpoint, a head or a version) or undo: true")
         return self
 
 
 class Fork(Model):
-    """Where another session begins: a message's, a checkpoint's or a head's id; else where this one is now."""
+    """Where another session begins: a message's, checkpoint's, head's or version's id; else where this one is now."""
 
     at: Id | None = None
 

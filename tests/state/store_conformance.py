@@ -23,6 +23,7 @@ from tests.state.conformance.sandboxes import SandboxRowConformance
 from tests.state.conformance.sessions import SessionConformance
 from tests.state.conformance.shares import ShareConformance
 from tests.state.conformance.tiers import TierConformance
+from tests.state.conformance.versions import VersionConformance
 from tests.state.records import active_session
 
 __all__ = ["Connect", "StoreConformance", "active_session"]
@@ -39,6 +40,7 @@ class StoreConformance(
     TierConformance,
     ChargeConformance,
     HistoryConformance,
+    VersionConformance,
     InboxConformance,
     HoldingConformance,
 ):

@@ -21,6 +21,8 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.types import now
 from tests.state import records
 from tests.state.child import start
+from tests.state.conformance.history import back
+from tests.state.conformance.versions import shown
 from tests.state.records import SOON, active_session, new_session, say
 
 config = Config()
@@ -186,7 +188,13 @@ async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) 
     writer = writer_of(store)
 
     def counted() -> dict[str, int]:
-        there = tables(writer) - {"alembic_version", "inbox", "contents", "holdings"}  # steps down take these away
+        there = tables(writer) - {
+            "alembic_version",
+            "inbox",
+            "contents",
+            "holdings",
+            "versions",
+        }  # steps down take these away
         with writer.connect() as connection:
             return {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in there}
 
@@ -222,6 +230,26 @@ async def test_takes_that_were_made_before_are_found_by_their_group(store: SqlSt
     await store.close()
     await store.open()
     assert await store.list_sessions("ann", group="grp_1") == [mine]
+
+
+@step_by_step
+async def test_previews_that_were_shown_before_are_versions_and_can_be_gone_to(store: SqlStore) -> None:
+    mine = await active_session(store)
+    first = await shown(store, mine, 1)
+    await store.commit(mine.id, mine.epoch, Batch(messages=[records.message(mine, 1)]))
+    second = await shown(store, mine, 2, "red")
+    migrate.downgrade(writer_of(store), "0016")
+    await store.close()
+    await store.open()
+    found = await store.versions(mine.id, limit=9)
+    assert [(each.number, each.job_id, each.asked, each.bundle) for each in found] == [
+        (each.number, each.job_id, each.asked, each.bundle) for each in (second, first)
+    ]
+    await store.rewind(mine.id, mine.epoch, found[1].id, back)
+    assert [each.live for each in await store.versions(mine.id, limit=9)] == [False, True]
+    await store.rewind(mine.id, mine.epoch, found[0].id, back)
+    state = (await store.get_session(mine.id)).state
+    assert state.preview is not None and state.preview.job_id == "job_2"
 
 
 async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:

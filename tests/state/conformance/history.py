@@ -48,6 +48,7 @@ def forked(past: Past) -> ForkedSession:
         states=[(rev, each.model_copy(update=ids)) for rev, each in past.states],
         assets=[replace(each, id=new_id("ast"), session_id=session_id) for each in past.assets],
         jobs=[replace(each, id=new_id("job"), session_id=session_id) for each in past.jobs],
+        versions=[replace(each, session_id=session_id, live=True) for each in past.versions],
         events=[say("forked")],
     )
 
