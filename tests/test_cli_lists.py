@@ -169,6 +169,12 @@ async def test_a_session_is_put_back_and_forked(koda: World, shell: Shell) -> No
         assert back.status == 0 and back.out.startswith("plan:"), back
         undone = await shell("rewind", made, "--undo")
         assert undone.status == 0 and undone.out.startswith("preview:"), undone
+        (version,) = (await shell("versions", made)).out.splitlines()
+        shown = version.split("\t")
+        assert shown[0].startswith("ver_") and shown[1:3] == ["1", "current"] and shown[4] == PROMPT
+        assert json.loads((await shell("versions", made, "--json")).out)["versions"][0]["id"] == shown[0]
+        there = await shell("rewind", made, shown[0])
+        assert there.status == 0 and there.out.startswith("preview:"), there
         forked = (await shell("fork", made, first[0])).out.strip()
         assert (await client.session(forked)).state.forked_from == made
         assert (await client.session(forked)).state.phase == "plan"

@@ -44,7 +44,7 @@ Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin
 Session = Annotated[str, typer.Argument(metavar="ID", help="A session's id (see: koda list).", show_default=False)]
 Point = Annotated[
     str | None,
-    typer.Argument(metavar="POINT", help="A message, checkpoint or head (see: koda history).", show_default=False),
+    typer.Argument(metavar="POINT", help="A message, checkpoint, head (koda history) or version.", show_default=False),
 ]
 Work = Annotated[str, typer.Argument(metavar="ID", help="A session's or a render's id (see: koda list, koda renders).")]
 Server = Annotated[

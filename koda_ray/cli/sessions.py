@@ -318,6 +318,32 @@ def history(
 
 
 @app.command()
+def versions(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 50,
+    before: Annotated[int | None, typer.Option(min=0, metavar="NUMBER", help="Those before this one.")] = None,
+    json: Json = False,
+    server: Server = None,
+) -> None:
+    """List the previews that a session has shown, newest first: koda rewind and koda fork go to each of them."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+    from koda_ray.console.summary import print_versions
+
+    async def read() -> Any:
+        async with KodaClient(require_server(server)) as client:
+            return await client.versions(session, limit=limit, before=before)
+
+    found = run(read())
+    if json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        print_versions(Console(highlight=False), session, found)
+
+
+@app.command()
 def events(
     session: Work,
     after: Annotated[int, typer.Option(min=0, help="Only events with a greater number.")] = 0,

@@ -30,8 +30,10 @@ from koda_ray.wire import (
     ClusterReport,
     CommandAccepted,
     CommandName,
+    ComparedView,
     CreateSession,
     CreateTakes,
+    DifferenceCurve,
     FileList,
     Fork,
     Health,
@@ -39,6 +41,7 @@ from koda_ray.wire import (
     JobPage,
     JobView,
     LabelSession,
+    LabelVersion,
     Message,
     OwnAssetPage,
     PlanEdits,
@@ -55,6 +58,9 @@ from koda_ray.wire import (
     TakeStill,
     TalkPage,
     UserUsage,
+    VersionDiff,
+    VersionPage,
+    VersionView,
     WhoseTurn,
 )
 
@@ -257,7 +263,7 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def rewind(
         self, session_id: str, to: str | None = None, *, undo: bool = False, key: str | None = None
     ) -> CommandAccepted:
-        """Put a session back to a message, a checkpoint or a head; or ``undo`` that it was put back.
+        """Put a session back to a message, a checkpoint, a head or a version; or ``undo`` that it was put back.
 
         Raises:
             NotFound: POINT_NOT_FOUND, or NOTHING_TO_UNDO.
@@ -278,6 +284,50 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
             NotFound: There is no such session, or no such point (POINT_NOT_FOUND).
         """
         return await self._post(f"{_session(session_id)}/fork", Fork.model_construct(at=at), SessionCreated, key=key)
+
+    async def versions(self, session_id: str, *, limit: int = 50, before: int | None = None) -> VersionPage:
+        """Read a page of the previews that a session has shown, newest first; go on with ``before=page.next``.
+
+        The id of each is a point, for `rewind` and `fork`.
+        """
+        params = {"limit": str(limit)} | ({} if before is None else {"before": str(before)})
+        return await self._get(f"{_session(session_id)}/versions", VersionPage, params=params)
+
+    async def label_version(
+        self, session_id: str, version_id: str, *, note: str | None = None, starred: bool | None = None
+    ) -> VersionView:
+        """Give a version a note, or a star; what is left out stays, and an empty note is none."""
+        body = LabelVersion.model_construct(note=note, starred=starred)
+        sent = body.model_dump(mode="json", by_alias=True, exclude_none=True)
+        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}"
+        return parse(VersionView, await self._send("PATCH", path, json=sent))
+
+    async def open_version(self, session_id: str, version_id: str) -> PreviewLink:
+        """Return where a version's built page is seen for an hour. Nothing is started for it, and nobody woken.
+
+        Raises:
+            NotFound: There is no such version, or its page is not kept any more (PAGE_NOT_KEPT).
+        """
+        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}/player"
+        return await self._post(path, None, PreviewLink)
+
+    async def compare(self, session_id: str, a: str, b: str) -> ComparedView:
+        """Read what there is to see of two versions; of another session of yours, what it shows now.
+
+        Raises:
+            NotFound: There is no such version or session, or it shows nothing yet.
+        """
+        return await self._get(f"{_session(session_id)}/compare", ComparedView, params={"a": a, "b": b})
+
+    async def differences(self, session_id: str, a: str, b: str) -> DifferenceCurve:
+        """Read by how much two versions differ, frame by frame; which takes a while the first time. Raises as above."""
+        path = f"{_session(session_id)}/compare/differences"
+        return await self._get(path, DifferenceCurve, params={"a": a, "b": b})
+
+    async def version_diff(self, session_id: str, version_id: str, *, against: str | None = None) -> VersionDiff:
+        """Read how a version's files differ from another's; from those of the one before when none is named."""
+        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}/diff"
+        return await self._get(path, VersionDiff, params={} if against is None else {"against": against})
 
     async def budget(self, session_id: str, budget: Budget, *, key: str | None = None) -> CommandAccepted:
         """Set how much the session may use in all; one that waits for more goes on."""
@@ -330,13 +380,14 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
 
     # what was made
 
-    async def files(self, session_id: str) -> FileList:
-        """List the project's files as of the newest checkpoint."""
-        return await self._get(f"{_session(session_id)}/files", FileList)
+    async def files(self, session_id: str, *, checkpoint: str | None = None) -> FileList:
+        """List the project's files as of a checkpoint; of the newest when none is named."""
+        return await self._get(f"{_session(session_id)}/files", FileList, params=_at(checkpoint))
 
-    async def read_file(self, session_id: str, path: str) -> bytes:
-        """Read one of the project's files. Raises NotFound and InvalidPath."""
-        return (await self._send("GET", f"{_session(session_id)}/files/{escaped_path(path)}")).content
+    async def read_file(self, session_id: str, path: str, *, checkpoint: str | None = None) -> bytes:
+        """Read one of the project's files, as of a checkpoint or the newest. Raises NotFound and InvalidPath."""
+        place = f"{_session(session_id)}/files/{escaped_path(path)}"
+        return (await self._send("GET", place, params=_at(checkpoint))).content
 
     async def download_source(self, session_id: str, target: Path) -> int:
         """Save the project's files as a zip, as of the newest checkpoint; return its size in bytes. Raises NotFound."""
@@ -449,3 +500,7 @@ def _session(session_id: str) -> str:
 
 def _approval(session_id: str, approval_id: str) -> str:
     return f"{_session(session_id)}/approvals/{quote(approval_id, safe='')}"
+
+
+def _at(checkpoint: str | None) -> dict[str, str]:
+    return {} if checkpoint is None else {"checkpoint": checkpoint}

@@ -14,6 +14,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.signing import Signer
 
 __all__ = ["show"]
@@ -44,7 +45,7 @@ async def show(find: Callable[[], Awaitable[PreviewEndpoint]], *, port: int, tol
         here = int(listening.getsockname()[1])
         signer = Signer(secrets.token_bytes(32))
         token, _ = signer.sign(session_id="sandbox", user_id="local", port=1, edit=True, ttl_s=_DAY_S)
-        app = create_preview_app(None, signer, api_port=here, reach=reach)
+        app = create_preview_app(None, signer, api_port=here, sources=Sources(reach=reach))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws_max_size=MAX_FRAME_BYTES
         )

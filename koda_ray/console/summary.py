@@ -18,7 +18,16 @@ from koda_ray.console.save import Saved
 from koda_ray.console.text import clean, duration, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
-from koda_ray.wire import ApprovalPage, FileList, HistoryView, JobPage, RenderList, SessionPage, SessionView
+from koda_ray.wire import (
+    ApprovalPage,
+    FileList,
+    HistoryView,
+    JobPage,
+    RenderList,
+    SessionPage,
+    SessionView,
+    VersionPage,
+)
 
 __all__ = [
     "one_command",
@@ -29,6 +38,7 @@ __all__ = [
     "print_saved",
     "print_session",
     "print_sessions",
+    "print_versions",
 ]
 
 _PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan": "yellow", "question": "yellow"}
@@ -232,6 +242,26 @@ def print_history(console: Console, session_id: str, found: HistoryView) -> None
     console.print(table)
     if found.next is not None:
         console.print(f"[dim]more: koda history {session_id} --before {found.next}[/dim]")
+
+
+def print_versions(console: Console, session_id: str, found: VersionPage) -> None:
+    """Print a page of a session's versions, newest first; for programs, fields apart by tabs."""
+    if not console.is_terminal:
+        for each in found.versions:
+            marks = " ".join(name for name in ("current", "undone", "starred") if getattr(each, name))
+            fields = (each.id, str(each.number), marks, each.created_at.isoformat(), one_line(each.asked, 200))
+            console.file.write("\t".join(fields) + "\n")
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name, style in (("", ""), ("version", ""), ("", ACCENT), ("age", "dim"), ("asked", "")):
+        table.add_column(name, no_wrap=True, style=style)
+    for each in found.versions:
+        state = "now" if each.current else "undone" if each.undone else ""
+        words = one_line(each.note or each.asked, max(20, console.width - 72))
+        table.add_row(f"v{each.number}", each.id, f"{state}{' *' * each.starred}".strip(), _age(each.created_at), words)
+    console.print(table)
+    if found.next is not None:
+        console.print(f"[dim]more: koda versions {session_id} --before {found.next}[/dim]")
 
 
 def _age(at: datetime | None) -> str:

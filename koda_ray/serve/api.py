@@ -21,6 +21,7 @@ from koda_ray.serve import problem
 from koda_ray.serve.arriving import BodyRoom
 from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
+from koda_ray.serve.comparing import Comparing
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
@@ -38,6 +39,7 @@ from koda_ray.serve.routes import (
     capabilities,
     cluster,
     commands,
+    comparing,
     events,
     files,
     health,
@@ -55,6 +57,7 @@ from koda_ray.serve.routes import (
     sessions,
     takes,
     usage,
+    versions,
 )
 from koda_ray.serve.stalls import QUICK_S, BodyDeadline
 from koda_ray.serve.streams import Watchers
@@ -167,6 +170,7 @@ def create_app(
     app.state.watchers = watchers
     app.state.streams = streams
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
+    app.state.comparing = Comparing()
     app.state.parts = Parts(deps)
     disk = deps.settings.unpacked_disk_mb << 20
     app.state.disk = Unpacking(disk, setting="KODA_UNPACKED_DISK_MB")
@@ -184,6 +188,8 @@ def create_app(
         preview,
         files,
         media,
+        versions,
+        comparing,
         assets,
         jobs,
         batches,

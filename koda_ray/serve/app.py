@@ -46,9 +46,11 @@ from koda_ray.serve.backlog import HeldBack
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.inflow import CALLBACK, TakenAsAsked
-from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_server import PreviewServer
+from koda_ray.serve.preview_sources import Sources, reaching
 from koda_ray.serve.signing import Signer, signing_key
+from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.many_nodes import refuse_own_disk
 from koda_ray.state.storage import Storage
 from koda_ray.state.stores import store_from
@@ -339,7 +341,11 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
         await start_janitor(settings)
         signer = Signer.from_settings(settings)
         app = create_preview_app(
-            directory, signer, api_port=port, reach=reaching(store, providers), origin=settings.preview_origin
+            directory,
+            signer,
+            api_port=port,
+            sources=Sources(reach=reaching(store, providers), pages=StoredPages(storage)),
+            origin=settings.preview_origin,
         )
         server = PreviewServer(app)
         showing = asyncio.create_task(server.show(preview))

@@ -24,9 +24,11 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.app import build, checked_settings
 from koda_ray.serve.held_port import hold_port
-from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_server import PreviewServer
+from koda_ray.serve.preview_sources import Sources, reaching
 from koda_ray.serve.signing import Signer
+from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.many_nodes import refuse_own_disk
 from koda_ray.state.storage import Storage
 from koda_ray.state.stores import store_from
@@ -123,12 +125,13 @@ class _Showing:
         async def sandboxes() -> SandboxProvider:
             return await asyncio.to_thread(sandbox_provider, settings, deployment=await store.deployment())
 
-        directory = RayDirectory(settings, store=store, storage=Storage.from_settings(settings), sandboxes=sandboxes)
+        storage = Storage.from_settings(settings)
+        directory = RayDirectory(settings, store=store, storage=storage, sandboxes=sandboxes)
         app = create_preview_app(
             directory,
             Signer.from_settings(settings),
             api_port=settings.port,
-            reach=reaching(store, Providers(settings, store)),
+            sources=Sources(reach=reaching(store, Providers(settings, store)), pages=StoredPages(storage)),
             origin=settings.preview_origin,
         )
         self._held = hold_port("0.0.0.0", settings.preview_port, name="KODA_PREVIEW_PORT")

@@ -41,6 +41,11 @@ class PreviewLinks:
         token, expires_at = self._signer.sign(session_id=session_id, user_id=self._user, port=port, edit=edit)
         return PreviewLink(url=f"{self._origin}/p/{token}/", expires_at=expires_at, edit=edit)
 
+    def to_stored(self, session_id: str, bundle: str) -> PreviewLink:
+        """Return where a built page that a session has shown is seen; whoever has the address may look."""
+        token, expires_at = self._signer.sign(session_id=session_id, user_id=self._user, bundle=bundle)
+        return PreviewLink(url=f"{self._origin}/p/{token}/", expires_at=expires_at, edit=False)
+
 
 def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
     """Refuse whoever wants an address where previews are turned off, before anything is started.

@@ -25,7 +25,7 @@ import asyncio
 import html
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -45,27 +45,24 @@ from websockets.typing import Subprotocol
 from koda_ray.errors import InvalidInput, KodaError, NotFound, ServerFailed
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
-from koda_ray.sandbox.own_project import find_preview
 from koda_ray.sandbox.preview import BAD_GATEWAY, LOCATION, MAX_FRAME_BYTES, http_client, open_socket
-from koda_ray.sandbox.providers import Providers
-from koda_ray.sandbox.workshop import Workshop
 from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.looking import only_looks
 from koda_ray.serve.preview_places import PreviewPlaces
+from koda_ray.serve.preview_sources import NOTHING_ELSE, Sources
 from koda_ray.serve.preview_texts import replaced
 from koda_ray.serve.problem import error_response
 from koda_ray.serve.rates import SAFE_METHODS
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
-from koda_ray.serve.signing import DEV_SERVER, Forbidden, Grant, Signer
+from koda_ray.serve.signing import Forbidden, Grant, Signer
 from koda_ray.serve.stalls import BodyDeadline
 from koda_ray.serve.streams import Watchers
 from koda_ray.serve.unread import ReadingDeadline
-from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["create_preview_app", "reaching"]
+__all__ = ["create_preview_app"]
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 TOO_BIG = 1009
@@ -89,8 +86,6 @@ _TEXTS = ("text/", "application/javascript", "application/json", "application/ma
 _log = get_logger(__name__)
 
 
-Reach = Callable[[str, str, int], Awaitable[PreviewEndpoint]]
-"""Says where a sandbox's port answers, given the sandbox, its user and the port or DEV_SERVER."""
 _Key = tuple[str, str, int | None]
 
 
@@ -111,7 +106,7 @@ class _Proxy:
     signer: Signer
     api_port: int
     watchers: Watchers | None
-    reach: Reach | None
+    sources: Sources
     origin: str | None
     showing: Showing
     upstreams: dict[_Key, _Upstream] = field(default_factory=dict["_Key", _Upstream])
@@ -145,9 +140,9 @@ class _Proxy:
     async def _endpoint(self, grant: Grant) -> PreviewEndpoint:
         if grant.port is None:
             return await self.sessions.preview(session_id=grant.session_id, user_id=grant.user_id)
-        if self.reach is None:
+        if self.sources.reach is None:
             raise ServerFailed("sandboxes of one's own are not shown here")
-        return await self.reach(grant.session_id, grant.user_id, grant.port)
+        return await self.sources.reach(grant.session_id, grant.user_id, grant.port)
 
     async def _forget(self, key: _Key) -> None:
         """Close what is replaced, and what nobody has asked for in a while."""
@@ -169,7 +164,7 @@ def create_preview_app(
     signer: Signer,
     *,
     api_port: int,
-    reach: Reach | None = None,
+    sources: Sources = NOTHING_ELSE,
     origin: str | None = None,
     grace_s: float = GRACE_S,
 ) -> Starlette:
@@ -179,12 +174,12 @@ def create_preview_app(
         directory: Finds (and starts) a session's dev server, and hears how many look at it; None to show no sessions.
         signer: Checks the addresses that the API handed out.
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
-        reach: Says where ports of people's own sandboxes answer; None where they are not shown.
+        sources: What is shown beside sessions' dev servers.
         origin: Where browsers find this application, if not where it is asked: somebody may stand in front of it.
         grace_s: How long a page is shown that nobody is known to look at, in seconds.
     """
     watchers = None if directory is None else Watchers(directory)
-    proxy = _Proxy(directory, signer, api_port, watchers, reach, origin, Showing(grace_s=grace_s))
+    proxy = _Proxy(directory, signer, api_port, watchers, sources, origin, Showing(grace_s=grace_s))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -232,16 +227,6 @@ def _routes(proxy: _Proxy) -> Sequence[BaseRoute]:
         WebSocketRoute("/h/{token}/{shown}", hold),
         Route("/{path:path}", lost, methods=methods),
     ]
-
-
-def reaching(store: Store, providers: Providers) -> Reach:
-    """Find ports of people's own sandboxes where their rows say that they are."""
-
-    async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
-        workshop = Workshop(store, providers, user_id=user_id)
-        return await (find_preview(workshop, sandbox_id) if port == DEV_SERVER else workshop.reach(sandbox_id, port))
-
-    return reach
 
 
 def _grant(proxy: _Proxy, connection: HTTPConnection) -> Grant:
@@ -346,6 +331,8 @@ async def _http(proxy: _Proxy, request: Request) -> Response:
         )
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=_guard(proxy, request, port=bool(grant.port)))
+    if grant.bundle is not None:
+        return await _stored(proxy, request, grant, grant.bundle)
     body = await request.body()
     upstream = await proxy.upstream(grant)
     try:
@@ -358,6 +345,19 @@ async def _http(proxy: _Proxy, request: Request) -> Response:
         except httpx.TransportError as error:
             raise ServerFailed(f"the session's dev server does not answer ({type(error).__name__})") from error
     return await _respond(proxy, request, upstream, answer)
+
+
+async def _stored(proxy: _Proxy, request: Request, grant: Grant, bundle: str) -> Response:
+    """Answer with a file of a built page, which nothing runs for."""
+    if proxy.sources.pages is None:
+        raise NotFound("no pages out of storage are shown here")
+    return await proxy.sources.pages.respond(
+        request,
+        user_id=grant.user_id,
+        bundle=bundle,
+        path=str(request.path_params["path"]),
+        headers=_guard(proxy, request, port=False),
+    )
 
 
 async def _ask(upstream: _Upstream, request: Request, body: bytes) -> httpx.Response:
@@ -487,6 +487,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _socket(proxy: _Proxy, websocket: WebSocket) -> None:
     try:
         grant = _grant(proxy, websocket)
+        if grant.bundle is not None:
+            raise NotFound("nothing runs behind a page out of storage")
         server = await _dial(proxy, websocket, grant)
     except KodaError as error:
         await websocket.close(4000 + error.status, error.code)

@@ -29,6 +29,7 @@ PREVIEW_TTL_S = 3600.0
 DEV_SERVER = 0
 """What stands for the dev server of a person's own sandbox, wherever it listens: no page has this port."""
 _EDIT = ".edit"
+_BUNDLE = "~"
 _MAC_BYTES = 16
 _MIN_KEY_BYTES = 16
 
@@ -44,14 +45,16 @@ class Forbidden(KodaError):
 class Grant:
     """What a token lets its holder see: a session's page, or what a person's own sandbox serves on a port.
 
-    ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page; ``edit`` says whether its
-    holder may send anything but requests to read, and what Vite's client needs to say.
+    ``port`` is ``DEV_SERVER`` of such a sandbox's dev server, and None of a session's page; ``bundle`` is the hash of
+    the built page that is seen in place of the one that runs. ``edit`` says whether its holder may send anything but
+    requests to read, and what Vite's client needs to say.
     """
 
     session_id: str
     user_id: str
     expires_at: datetime
     port: int | None = None
+    bundle: str | None = None
     edit: bool = False
 
 
@@ -73,6 +76,7 @@ class Signer:
         session_id: str,
         user_id: str,
         port: int | None = None,
+        bundle: str | None = None,
         edit: bool = False,
         ttl_s: float = PREVIEW_TTL_S,
     ) -> tuple[str, datetime]:
@@ -82,11 +86,14 @@ class Signer:
             session_id: Of the session, or of the sandbox where there is a port.
             user_id: Whose.
             port: What is shown of a sandbox, or ``DEV_SERVER``.
+            bundle: The built page that is shown of a session.
             edit: Whether its holder may write, too.
             ttl_s: How long.
         """
         expires_at = (self.clock() + timedelta(seconds=ttl_s)).replace(microsecond=0)
         what = session_id if port is None else f"{session_id}:{port}"
+        if bundle is not None:
+            what = f"{session_id}{_BUNDLE}{bundle}"
         body = f"{what}.{user_id}.{int(expires_at.timestamp())}{_EDIT if edit else ''}"
         return f"{body}.{self._mac(body)}", expires_at
 
@@ -107,12 +114,14 @@ class Signer:
                 "POST /v1/sessions/<id>/preview",
                 code="TOKEN_EXPIRED",
             )
-        what, _, port = parts[0].partition(":")
+        named, _, bundle = parts[0].partition(_BUNDLE)
+        what, _, port = named.partition(":")
         return Grant(
             session_id=what,
             user_id=parts[1],
             expires_at=expires_at,
             port=int(port) if port else None,
+            bundle=bundle or None,
             edit=body.endswith(_EDIT),
         )
 

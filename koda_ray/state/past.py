@@ -144,9 +144,9 @@ class Past:
     ``record`` is the session as it is now, and ``pending`` what waits for a person now. ``head`` is the head that the
     point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
     a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
-    six are there for a fork: states at earlier points by commit, uploaded files, render jobs, versions that counted, what
-    was said aloud, and the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may be gone
-    through several times: a plan does so in the transaction alone, where they are read a few at a time.
+    six are there for a fork: states at earlier points by commit, uploaded files, render jobs, versions that counted,
+    what was said aloud, and the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may
+    be gone through several times: a plan does so in the transaction alone, where they are read a few at a time.
     """
 
     record: SessionRecord

@@ -37,6 +37,7 @@ __all__ = [
     "bundle_prefix",
     "check_key",
     "claim_key",
+    "comparison_key",
     "content_prefix",
     "film_key",
     "film_prefix",
@@ -463,6 +464,11 @@ def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: 
 def picture_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:
     """A picture of a session's page that an agent took, by the SHA-256 of its bytes."""
     return f"{session_prefix(user_id, project_id, session_id)}/pictures/{_hash(digest)}.png"
+
+
+def comparison_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:
+    """By how much two videos differ; by a hash of which."""
+    return f"{session_prefix(user_id, project_id, session_id)}/comparisons/{_hash(digest)}.json"
 
 
 def proposal_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:

@@ -97,6 +97,16 @@ from koda_ray.wire.sessions import (
     WhoseTurn,
 )
 from koda_ray.wire.usage import SessionUsage, Usage, UsagePart, UserUsage
+from koda_ray.wire.versions import (
+    ComparedSide,
+    ComparedView,
+    DifferenceCurve,
+    FileDiff,
+    LabelVersion,
+    VersionDiff,
+    VersionPage,
+    VersionView,
+)
 
 __all__ = [
     "MAX_BATCH_ROWS",
@@ -118,15 +128,19 @@ __all__ = [
     "CommandAccepted",
     "CommandName",
     "CommandOutput",
+    "ComparedSide",
+    "ComparedView",
     "CreateBatch",
     "CreateRender",
     "CreateSandbox",
     "CreateSession",
     "CreateTakes",
     "DatabaseReport",
+    "DifferenceCurve",
     "ExtendSandbox",
     "FileChangeView",
     "FileChanges",
+    "FileDiff",
     "FileList",
     "FileView",
     "Fork",
@@ -138,6 +152,7 @@ __all__ = [
     "JobPage",
     "JobView",
     "LabelSession",
+    "LabelVersion",
     "LaunchProcess",
     "LoginView",
     "Message",
@@ -185,5 +200,8 @@ __all__ = [
     "Usage",
     "UsagePart",
     "UserUsage",
+    "VersionDiff",
+    "VersionPage",
+    "VersionView",
     "WhoseTurn",
 ]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
 from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.signing import Signer
 from tests.fuzz.nearly import nearly
 from tests.fuzz.targets import FuzzTarget
@@ -68,7 +69,7 @@ async def _ask(answer: bytes, method: str, path: str, headers: dict[str, str], i
             return endpoint
 
         signer = Signer(b"k" * 32)
-        app = create_preview_app(None, signer, api_port=1, reach=reach)
+        app = create_preview_app(None, signer, api_port=1, sources=Sources(reach=reach))
         token, _ = signer.sign(session_id="sbx_1", user_id="ann", port=8000)
         transport = httpx.ASGITransport(app, raise_app_exceptions=True)
         async with server, app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:

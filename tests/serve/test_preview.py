@@ -26,6 +26,7 @@ from koda_ray.errors import InvalidInput, KodaError, NotFound
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint, Sandbox
 from koda_ray.sandbox.service import provider_from
 from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.signing import Forbidden, Signer, signing_key
 from koda_ray.types import new_id, now
 
@@ -141,7 +142,7 @@ async def test_a_passing_address_is_good_only_where_its_token_was_shown(tmp_path
         async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
             return PreviewEndpoint(url=inside, base="/")
 
-        app = create_preview_app(None, signer, api_port=1, reach=reach, origin=origin)
+        app = create_preview_app(None, signer, api_port=1, sources=Sources(reach=reach), origin=origin)
         async with (
             serving(app) as url,
             httpx.AsyncClient(trust_env=False, timeout=60) as here,

@@ -16,7 +16,8 @@ from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 from playwright.async_api import async_playwright
 
 from koda_ray.sandbox.providers import Providers
-from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview_sources import Sources, reaching
 from tests.sandbox.test_archives import LINK, zip_of
 
 from .framed import framed
@@ -38,7 +39,9 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
     ) as found:  # fmt: skip
         # as in the server: what shows the page is another program than the one that starts it
         providers = Providers(found.settings, found.deps.store)
-        app = create_preview_app(None, found.deps.signer, api_port=1, reach=reaching(found.deps.store, providers))
+        app = create_preview_app(
+            None, found.deps.signer, api_port=1, sources=Sources(reach=reaching(found.deps.store, providers))
+        )
         async with serving(app, port):
             yield found.url
         await providers.close()

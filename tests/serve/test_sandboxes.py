@@ -19,7 +19,8 @@ from websockets.exceptions import InvalidStatus
 
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.record import Record
-from koda_ray.serve.preview import create_preview_app, reaching
+from koda_ray.serve.preview import create_preview_app
+from koda_ray.serve.preview_sources import Sources, reaching
 from tests.sandbox.conftest import write_packages, write_template
 
 from .world import World, free_port, reached, serving, world
@@ -55,7 +56,9 @@ async def served(tmp_path: Path) -> AsyncIterator[World]:
     port = free_port()
     async with world(tmp_path, KODA_PREVIEW_PORT=port, **settings) as found:
         providers = Providers(found.settings, found.deps.store)
-        app = create_preview_app(None, found.deps.signer, api_port=1, reach=reaching(found.deps.store, providers))
+        app = create_preview_app(
+            None, found.deps.signer, api_port=1, sources=Sources(reach=reaching(found.deps.store, providers))
+        )
         async with serving(app, port):
             yield found
         await providers.close()

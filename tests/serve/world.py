@@ -141,6 +141,7 @@ class ScriptedDirectory:
     pings: int = 0
     watchers: dict[str, int] = field(default_factory=dict)
     executor: RenderExecutor | None = None
+    bundle: str = "0" * 64
     renders: dict[str, LeasedJob] = field(default_factory=dict)
     _rows: dict[str, SessionRecord] = field(default_factory=dict)
     _work: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -258,6 +259,13 @@ class ScriptedDirectory:
                 emits += more
             await self._store(row, Batch(state=state, events=emits))
             return state
+
+    async def show(self, session_id: str, preview: Preview) -> None:
+        """Have a session show a preview, as if its agents had just made it."""
+        async with self._lock:
+            row = await self._activated(session_id)
+            ready = NewEvent(type="preview_ready", data={"url": preview.video_url})
+            await self._store(row, Batch(state=row.state.model_copy(update={"preview": preview}), events=[ready]))
 
     async def ask_agreement(self, session_id: str, payload: dict[str, JsonValue]) -> str:
         """Have a tool call wait for a person; return its approval's id."""
@@ -385,13 +393,20 @@ class ScriptedDirectory:
                 data: dict[str, JsonValue] = {"path": path, "offset": offset, "delta": CODE[offset : offset + 12]}
                 await self.move(row.id, events=(NewEvent(type="code_chunk", data=data),))
                 await self._pause()
-            files[path] = CODE.encode()
+            files[path] = (CODE + "".join(f"// {each}\n" for each in row.state.feedback)).encode()
             await self.move(row.id, commands.Wrote(((path, len(CODE)),)), commands.SetTodoStatus(todo.id, "done"))
         await self.checkpoint(row.id, files)
         job_id = await self._render(row, "preview", "mp4")
         url = f"/v1/sessions/{row.id}/video?kind=preview"
         seen = commands.Deliver(len(self._rows[row.id].state.feedback))
-        preview = Preview(video_url=url, job_id=job_id, bundle="0" * 64, duration=5.0)
+        saved = await self.store.latest_checkpoint(row.id)
+        preview = Preview(
+            video_url=url,
+            job_id=job_id,
+            bundle=self.bundle,
+            duration=5.0,
+            checkpoint_id=None if saved is None else saved.id,
+        )
         await self.move(row.id, seen, commands.Previewed(preview))
 
     async def _render_final(self, row: SessionRecord) -> None:

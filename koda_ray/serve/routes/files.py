@@ -1,4 +1,4 @@
-"""The project's files, as its newest checkpoint holds them: no sandbox is started to look at them.
+"""The project's files, as its newest checkpoint, or an older one, holds them: no sandbox is started to look at them.
 
 What names the files is read in turns, as they are: of a project of many files it takes some hundred megabytes.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded
 from koda_ray.sandbox.archives import ProjectFiles
@@ -17,18 +19,25 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.serve.zipped import zipped
-from koda_ray.state import checkpoint
-from koda_ray.state.checkpoint import Manifest
-from koda_ray.state.records import SessionRecord
+from koda_ray.state.checkpoint import Manifest, check_path, load, read_files
+from koda_ray.state.records import CheckpointRecord, SessionRecord
 from koda_ray.state.storage import Storage, blob_key
 from koda_ray.wire import FileList, FileView
 
-__all__ = ["router"]
+__all__ = ["manifests_at", "router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["files"])
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = "text/plain; charset=utf-8"
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "font/")
+_At = Annotated[
+    str | None,
+    Query(
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="As of this checkpoint, which a version or the history names; else the newest",
+    ),
+]
 _READ_TIMES = 16
 """How many times a manifest's size is held, at most, while it is read and told (measured: 13 and less)."""
 
@@ -40,9 +49,9 @@ _READ_TIMES = 16
     response_model=FileList,
     responses=responses(401, 404, 413, 422, 429),
 )
-async def list_files(request: Request, row: OwnSession, user: User, deps: Deps) -> Response:
-    """Return every file of the newest checkpoint by path; none before the first checkpoint."""
-    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most)) as manifest:
+async def list_files(request: Request, row: OwnSession, user: User, deps: Deps, checkpoint: _At = None) -> Response:
+    """Return every file of a checkpoint by path; none before the first checkpoint."""
+    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most, checkpoint)) as manifest:
         return Response(await asyncio.to_thread(_listed, manifest), media_type="application/json")
 
 
@@ -56,13 +65,15 @@ async def list_files(request: Request, row: OwnSession, user: User, deps: Deps) 
         **responses(401, 404, 413, 416, 422, 429),
     },
 )
-async def read_file(path: str, request: Request, row: OwnSession, user: User, deps: Deps) -> Response:
+async def read_file(
+    path: str, request: Request, row: OwnSession, user: User, deps: Deps, checkpoint: _At = None
+) -> Response:
     """Send its bytes, as text or as a download: a page of the project never runs on this origin."""
     try:
-        checkpoint.check_path(path)
+        check_path(path)
     except InvalidPath as error:
         raise InvalidPath(error.message[:300], context={"path": path[:200]}) from error
-    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most)) as manifest:
+    async with unpacking_of(request).reading(user, lambda most: _manifest(deps, row, most, checkpoint)) as manifest:
         entry = manifest.files.get(path) if manifest is not None else None
     if entry is None:
         raise NotFound(
@@ -92,25 +103,38 @@ async def read_file(path: str, request: Request, row: OwnSession, user: User, de
         **responses(401, 404, 413, 422, 429),
     },
 )
-async def source(request: Request, row: OwnSession, deps: Deps, closing: Closing) -> Response:
-    """Send every file of the newest checkpoint as a zip: a project that `npm install` and `npx vite` run."""
-    return await zipped(lambda most: _project(deps, row, most), f"{row.id}-source.zip", request, closing)
+async def source(request: Request, row: OwnSession, deps: Deps, closing: Closing, checkpoint: _At = None) -> Response:
+    """Send every file of a checkpoint as a zip: a project that `npm install` and `npx vite` run."""
+    return await zipped(lambda most: _project(deps, row, most, checkpoint), f"{row.id}-source.zip", request, closing)
 
 
-async def _manifest(deps: ApiDeps, row: SessionRecord, most_bytes: int) -> Manifest | None:
-    pointer = await deps.store.latest_checkpoint(row.id)
-    if pointer is None:
-        return None
-    _fits(await _room_bytes(deps.storage, pointer.manifest_key), most_bytes)
-    return await checkpoint.load(deps.storage, pointer.manifest_key)
+async def manifests_at(
+    deps: ApiDeps, pointers: Sequence[CheckpointRecord | None], most_bytes: int
+) -> list[Manifest | None]:
+    """Read what names the files of checkpoints; None stands for None.
+
+    Raises:
+        QuotaExceeded: It takes more than ``most_bytes`` to read them together.
+    """
+    keys = [None if each is None else each.manifest_key for each in pointers]
+    _fits(sum([await _room_bytes(deps.storage, key) for key in keys if key is not None]), most_bytes)
+    return [None if key is None else await load(deps.storage, key) for key in keys]
 
 
-async def _project(deps: ApiDeps, row: SessionRecord, most_bytes: int) -> ProjectFiles:
-    manifest = await _manifest(deps, row, most_bytes)
+async def _manifest(deps: ApiDeps, row: SessionRecord, most_bytes: int, checkpoint_id: str | None) -> Manifest | None:
+    store = deps.store
+    pointer = await (
+        store.latest_checkpoint(row.id) if checkpoint_id is None else store.checkpoint(row.id, checkpoint_id)
+    )
+    return (await manifests_at(deps, [pointer], most_bytes))[0]
+
+
+async def _project(deps: ApiDeps, row: SessionRecord, most_bytes: int, checkpoint_id: str | None) -> ProjectFiles:
+    manifest = await _manifest(deps, row, most_bytes, checkpoint_id)
     if manifest is None:
         raise NotFound(f"session {row.id} has no files yet", code="FILE_NOT_FOUND")
     _fits(await _room_bytes(deps.storage, manifest.key) + manifest.total_bytes, most_bytes)
-    files = await checkpoint.read_files(deps.storage, manifest)
+    files = await read_files(deps.storage, manifest)
     return ProjectFiles(files=files, modes=manifest.modes, folders=manifest.folders)
 
 

@@ -15,7 +15,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import picture_key, thumbnail_key, video_key
 
-__all__ = ["router"]
+__all__ = ["router", "video_key_of"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 Kind = Literal["preview", "final"] | None
@@ -54,7 +54,7 @@ async def video(request: Request, row: OwnSession, deps: Deps, asked: Annotated[
     return await blob_response(
         request,
         deps.storage,
-        _key(found, "videoKey") or video_key(row.user_id, found.id, extension),
+        video_key_of(found),
         Representation(
             media_type=f"video/{extension}",
             etag=f"{found.id}.{extension}",
@@ -134,6 +134,11 @@ async def _finished(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str |
         context={"phase": row.state.phase, "owes": row.owes},
         retryable=row.owes is not None,
     )
+
+
+def video_key_of(job: JobRecord) -> str:
+    """Return where a finished render's video lies."""
+    return _key(job, "videoKey") or video_key(job.user_id, job.id, _extension(job))
 
 
 def _extension(job: JobRecord) -> str:

@@ -1,0 +1,117 @@
+"""Two versions beside each other: what there is to see of both, and by how much they differ, frame by frame.
+
+A side is a version of the session, or another session, by what that shows: takes of one prompt are compared so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from koda_ray.errors import NotFound
+from koda_ray.serve.comparing import ComparedVideos, Comparing
+from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.media import video_key_of
+from koda_ray.state.records import JobRecord, SessionRecord
+from koda_ray.state.storage import comparison_key
+from koda_ray.state.versions import VersionRecord
+from koda_ray.wire import ComparedSide, ComparedView, DifferenceCurve
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/sessions/{session_id}/compare", tags=["versions"])
+_SESSION = "ses_"
+_PAGE = 200
+_FPS = 60.0
+
+
+class _Sides(BaseModel):
+    a: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A version, or another session of yours")
+    b: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A version, or another session of yours")
+
+
+@dataclass(frozen=True)
+class _Side:
+    session: SessionRecord
+    version: VersionRecord
+    job: JobRecord
+
+    @property
+    def fps(self) -> float:
+        told = (self.job.result or {}).get("fps")
+        plan = self.session.state.plan
+        return float(told) if isinstance(told, int | float) else float(plan.fps) if plan is not None else _FPS
+
+    @property
+    def view(self) -> ComparedSide:
+        base = f"/v1/sessions/{self.session.id}"
+        preview, plan, asked = self.session.state.preview, self.session.state.plan, f"?job={self.version.job_id}"
+        return ComparedSide(
+            session_id=self.session.id,
+            version_id=self.version.id,
+            number=self.version.number,
+            title=self.session.title,
+            take=self.session.state.options.take,
+            asked=self.version.asked,
+            current=preview is not None and preview.job_id == self.version.job_id,
+            duration=self.version.duration_s,
+            fps=self.fps,
+            width=plan.width if plan is not None else None,
+            height=plan.height if plan is not None else None,
+            video_url=f"{base}/video{asked}",
+            thumbnail_url=f"{base}/thumbnail{asked}",
+        )
+
+
+@router.get(
+    "",
+    operation_id="compareVersions",
+    summary="Read what there is to see of two versions",
+    responses=responses(401, 404, 422),
+)
+async def compare(row: OwnSession, deps: Deps, asked: Annotated[_Sides, Query()]) -> ComparedView:
+    """Return both sides, and how many frames of how many a second they have in common. Wakes nobody."""
+    one, other = await _both(deps, row, asked)
+    fps = max(one.fps, other.fps)
+    common = min(one.version.duration_s, other.version.duration_s)
+    return ComparedView(a=one.view, b=other.view, fps=fps, frames=max(1, round(common * fps)))
+
+
+@router.get(
+    "/differences",
+    operation_id="compareFrames",
+    summary="Read by how much two versions differ, frame by frame",
+    responses=responses(401, 404, 422, 429, 500, 503),
+)
+async def differences(
+    request: Request, row: OwnSession, deps: Deps, asked: Annotated[_Sides, Query()]
+) -> DifferenceCurve:
+    """Decode both videos as far as both go; what was found out is kept, and answered at once the next time."""
+    one, other = await _both(deps, row, asked)
+    fps = max(one.fps, other.fps)
+    videos = ComparedVideos(video_key_of(one.job), video_key_of(other.job), fps=fps)
+    comparing = cast(Comparing, request.app.state.comparing)
+    key = comparison_key(row.user_id, row.project_id, row.id, videos.digest)
+    return DifferenceCurve(fps=fps, values=await comparing.values(deps.storage, videos, user_id=row.user_id, key=key))
+
+
+async def _both(deps: ApiDeps, row: SessionRecord, asked: _Sides) -> tuple[_Side, _Side]:
+    return await _side(deps, row, asked.a), await _side(deps, row, asked.b)
+
+
+async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
+    if not named.startswith(_SESSION):
+        version = await deps.store.version(row.id, named)
+        return _Side(row, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
+    other = await deps.store.get_session(named, user_id=row.user_id)
+    shown = None if other.state.preview is None else other.state.preview.job_id
+    found = await deps.store.versions(other.id, limit=_PAGE)
+    version = next((each for each in found if each.job_id == shown), None)
+    if version is None:
+        raise NotFound(f"session {other.id} shows no video yet", code="VIDEO_NOT_READY")
+    return _Side(other, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
