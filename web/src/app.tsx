@@ -6,6 +6,7 @@ import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
+import { Compare } from './screens/compare';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
 import { Session } from './screens/session';
@@ -55,6 +56,7 @@ export function App() {
       <main id="main" className="flex-1 pb-16">
         <Switch>
           <Route path="/" component={Home} />
+          <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
           <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
           <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>
           <Route>

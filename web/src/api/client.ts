@@ -6,6 +6,7 @@ export type SessionView = Schemas['SessionView'];
 export type SessionSummary = Schemas['SessionSummary'];
 export type NodeState = Schemas['NodeState'];
 export type Envelope = Schemas['Envelope'];
+export type VersionView = Schemas['VersionView'];
 
 export class Problem extends Error {
   constructor(
@@ -71,6 +72,8 @@ export type CommandName =
   | 'cancel'
   | 'retry'
   | 'render'
+  | 'rewind'
+  | 'fork'
   | `approvals/${string}/${'approve' | 'reject'}`;
 
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */

@@ -5,6 +5,8 @@ import { stream } from './stream';
 
 export const LOGIN = ['login'];
 const REREAD_MS = 120;
+/** What makes a version, or changes which one is shown. */
+const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
 
 export function useLogin() {
   return useQuery<Schemas['LoginView'], Problem>({ queryKey: LOGIN, queryFn: () => ask('/v1/login'), retry: false });
@@ -42,6 +44,7 @@ export function useSession(id: string) {
     if (!there) return;
     const reread = paced(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
     const talk = paced(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
+    const versions = paced(() => void client.invalidateQueries({ queryKey: ['versions', id] }), REREAD_MS);
     return stream.follow(id, first.current ?? 0, (event: Envelope) => {
       if (event.type === 'gone') setGone(true);
       else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
@@ -50,6 +53,7 @@ export function useSession(id: string) {
         if (event.type === 'state_change') setThinking('');
         if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
         if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
+        if (VERSIONED.includes(event.type)) versions();
         reread();
       }
     });

@@ -12,6 +12,8 @@ const KEYS: [key: string, does: string][] = [
   ['J L', 'Backwards, forwards; again: faster'],
   ['I O X', 'Play from here, up to here, all'],
   ['G', 'Go to a time or a frame'],
+  ['[ ]', 'The version before, the next one'],
+  ['C', 'Compare two versions; 1 – 4: how'],
   ['P N', 'Point at something; note the whole frame'],
   ['S', 'Save the frame as a picture'],
   ['F', 'Full screen'],

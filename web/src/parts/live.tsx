@@ -11,18 +11,43 @@ const UNSEEN_MS = 60_000;
 
 type Scenes = Schemas['Plan']['scenes'];
 
+interface Shown {
+  name: string;
+  wide: number;
+  scenes: Scenes;
+  leave: () => void;
+}
+
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
-export function Live({ sessionId, name, wide, scenes, leave }: { sessionId: string; name: string; wide: number; scenes: Scenes; leave: () => void }) {
+export function Live({ sessionId, ...shown }: Shown & { sessionId: string }) {
+  useUnseen(shown.leave);
+  return <Linked {...shown} what="The live page" of={['preview', sessionId]} path={`/v1/sessions/${sessionId}/preview`} still={(at) => pictured(sessionId, at)} />;
+}
+
+/** The page of a version as it was built then: nothing is started for it, and nobody woken. */
+export function Played({ sessionId, versionId, ...shown }: Shown & { sessionId: string; versionId: string }) {
+  return <Linked {...shown} what="The page of this version" of={['player', versionId]} path={`/v1/sessions/${sessionId}/versions/${versionId}/player`} />;
+}
+
+interface Source {
+  /** What it is, for who does not see it. */
+  what: string;
+  /** What the address is kept by, and where it is asked for. */
+  of: readonly string[];
+  path: string;
+  still?: (time: number) => Promise<Blob>;
+}
+
+function Linked({ of, path, leave, ...page }: Shown & Source) {
   const link = useQuery<Schemas['PreviewLink'], Problem>({
-    queryKey: ['preview', sessionId],
-    queryFn: () => ask(`/v1/sessions/${sessionId}/preview`, { method: 'POST' }),
+    queryKey: of,
+    queryFn: () => ask(path, { method: 'POST' }),
     gcTime: 0,
     staleTime: Infinity,
     refetchOnWindowFocus: false,
     refetchInterval: ({ state: { data } }) =>
       data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - Date.now() - RENEWED_BEFORE_MS) : false,
   });
-  useUnseen(leave);
   if (link.error && !link.data)
     return (
       <div className="space-y-3">
@@ -36,9 +61,9 @@ export function Live({ sessionId, name, wide, scenes, leave }: { sessionId: stri
       </div>
     );
   return link.data ? (
-    <Page key={link.data.url} sessionId={sessionId} name={name} url={link.data.url} wide={wide} scenes={scenes} />
+    <Page key={link.data.url} url={link.data.url} {...page} />
   ) : (
-    <Box wide={wide}>
+    <Box wide={page.wide}>
       <p role="status" className="text-muted">
         Starting the page…
       </p>
@@ -46,7 +71,7 @@ export function Live({ sessionId, name, wide, scenes, leave }: { sessionId: stri
   );
 }
 
-function Page({ sessionId, name, url, wide, scenes }: { sessionId: string; name: string; url: string; wide: number; scenes: Scenes }) {
+function Page({ what, name, url, wide, scenes, still }: Omit<Shown & Source, 'leave' | 'of' | 'path'> & { url: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
   const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
   const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
@@ -64,7 +89,7 @@ function Page({ sessionId, name, url, wide, scenes }: { sessionId: string; name:
         name={name}
         begun={timeline}
         moved={timeline && { ...timeline, time, playing, seek: page.seek, play: page.play, pause: page.pause }}
-        still={(at) => pictured(sessionId, at)}
+        still={still}
         clear={page.clear}
         pick={page.pick}
         meanwhile={
@@ -75,7 +100,7 @@ function Page({ sessionId, name, url, wide, scenes }: { sessionId: string; name:
       >
         <iframe
           ref={frame}
-          title="The live page"
+          title={what}
           src={from}
           tabIndex={-1}
           className="absolute inset-0 size-full scheme-light border-0"

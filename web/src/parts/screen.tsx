@@ -21,8 +21,8 @@ interface Props {
   begun?: unknown;
   /** What stands under the picture while it cannot be moved. */
   meanwhile?: ReactNode;
-  /** Take a picture of the frame that is shown, as a PNG. */
-  still: (time: number) => Promise<Blob>;
+  /** Take a picture of the frame that is shown, as a PNG, where that can be done. */
+  still?: ((time: number) => Promise<Blob>) | undefined;
   name: string;
   clear?: (isClear: boolean) => void;
   pick?: (x: number, y: number) => Promise<Picked | undefined>;
@@ -41,7 +41,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   const [problem, setProblem] = useState<Problem>();
   const fill = () => void (document.fullscreenElement ? document.exitFullscreen() : whole.current?.requestFullscreen());
   const take = async () => {
-    if (!moved || taking) return;
+    if (!moved || !still || taking) return;
     moved.pause();
     setTaking(true);
     setProblem(undefined);
@@ -56,7 +56,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   const notes = useSyncExternalStore(pointing?.notes.watch ?? unheard, () => pointing?.notes.list ?? NONE);
   const [points, setPoints] = useState(false);
   const pointer = useRef<HTMLButtonElement>(null);
-  const canPoint = pointing !== undefined && moved !== undefined && notes.length < MOST;
+  const canPoint = pointing !== undefined && still !== undefined && moved !== undefined && notes.length < MOST;
   const point = () => {
     moved?.pause();
     setPoints(canPoint);
@@ -66,7 +66,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     pointer.current?.focus();
   };
   const note = ({ box, text, component, source }: Partial<Picked>) => {
-    if (!pointing || !moved) return;
+    if (!pointing || !moved || !still) return;
     moved.pause();
     setPoints(false);
     if (document.fullscreenElement) void document.exitFullscreen(); // what is to be said is typed below the picture
@@ -97,7 +97,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   useKey('p', canPoint ? point : undefined);
   useKey('n', canPoint ? () => note({}) : undefined);
   useKey('f', fill);
-  useKey('s', moved && (() => void take()));
+  useKey('s', moved && still && (() => void take()));
   return (
     <div
       ref={whole}
@@ -152,9 +152,11 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
           >
             <Grid2x2 aria-hidden className="size-4" />
           </button>
-          <button type="button" className={ICON} aria-label="Save this frame as a picture" title="Save this frame as a PNG (S)" disabled={taking} onClick={() => void take()}>
-            <Camera aria-hidden className={`size-4 ${taking ? 'breathing' : ''}`} />
-          </button>
+          {still && (
+            <button type="button" className={ICON} aria-label="Save this frame as a picture" title="Save this frame as a PNG (S)" disabled={taking} onClick={() => void take()}>
+              <Camera aria-hidden className={`size-4 ${taking ? 'breathing' : ''}`} />
+            </button>
+          )}
           <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
             <Maximize aria-hidden className="size-4" />
           </button>

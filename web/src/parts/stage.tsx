@@ -1,14 +1,22 @@
 import { Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
-import type { SessionView } from '../api/client';
+import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import { Film as Video } from './film';
-import { Live } from './live';
+import { Live, Played } from './live';
 import { Scenes } from './scenes';
 import { titleOf } from './title';
 
+interface Props {
+  session: SessionView;
+  progress: Progress | undefined;
+  thinking: string;
+  /** An older version that is looked at in place of what there is. */
+  version?: VersionView | undefined;
+}
+
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a strip. */
-export function Stage({ session, progress, thinking }: { session: SessionView; progress: Progress | undefined; thinking: string }) {
+export function Stage({ session, progress, thinking, version }: Props) {
   const { state } = session;
   const [gone, setGone] = useState('');
   const [wantsLive, setWantsLive] = useState(false);
@@ -19,6 +27,7 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
+  if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
   return (
     <figure className="space-y-3">
       {isLive ? (
@@ -59,18 +68,57 @@ export function Stage({ session, progress, thinking }: { session: SessionView; p
           <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
         </div>
       )}
-      {canBeLive && (
-        <button
-          type="button"
-          title={isLive ? 'Back to the video' : 'The page itself, as it is now; it wakes the session'}
-          className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text"
-          onClick={() => setWantsLive(!isLive)}
-        >
-          {isLive ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
-          {isLive ? 'Back to the video' : 'See it live'}
-        </button>
-      )}
+      {canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => setWantsLive(!isLive)} />}
     </figure>
+  );
+}
+
+const NO_SCENES: Schemas['Plan']['scenes'] = [];
+
+/** An older version: its video, or the page that it was. */
+function Older({ session, version, wide }: { session: SessionView; version: VersionView; wide: number }) {
+  const [gone, setGone] = useState(false);
+  const [plays, setPlays] = useState(false);
+  const name = `${nameOf(titleOf(session))}-v${version.number}`;
+  return (
+    <figure className="space-y-3">
+      {plays ? (
+        <Played sessionId={session.id} versionId={version.id} name={name} wide={wide} scenes={NO_SCENES} leave={() => setPlays(false)} />
+      ) : gone ? (
+        <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
+          <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">The video of this version is not there any more. Go back to it to render it again.</p>
+        </div>
+      ) : (
+        <Video
+          src={version.finalUrl ?? version.videoUrl}
+          poster={version.thumbnailUrl}
+          label={`Version ${version.number}`}
+          name={name}
+          duration={version.duration}
+          fps={session.state.plan?.fps ?? 60}
+          scenes={NO_SCENES}
+          wide={wide}
+          isOld={false}
+          gone={() => setGone(true)}
+        />
+      )}
+      <Switch plays={plays} title="The page as it was built then; nothing is started for it" toggle={() => setPlays(!plays)} />
+    </figure>
+  );
+}
+
+/** Between a video and the page that it is of. */
+function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggle: () => void }) {
+  return (
+    <button
+      type="button"
+      title={plays ? 'Back to the video' : title}
+      className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text"
+      onClick={toggle}
+    >
+      {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
+      {plays ? 'Back to the video' : 'See it live'}
+    </button>
   );
 }
 

@@ -5,6 +5,7 @@ import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
 import { Notes, Pointing } from '../api/notes';
+import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { Phase, phaseWords } from '../parts/phase';
 import { Said } from '../parts/said';
@@ -13,6 +14,7 @@ import { isAtWork, takesChanges, Talk } from '../parts/talk';
 import { Title, titleOf } from '../parts/title';
 import { Tray } from '../parts/tray';
 import { Turn } from '../parts/turn';
+import { Versions } from '../parts/versions';
 import { Missing } from './missing';
 
 export type Send = (name: CommandName, body?: object) => Promise<boolean>;
@@ -28,7 +30,11 @@ export function Session({ id }: { id: string }) {
   });
   const notes = useMemo(() => new Notes(id), [id]);
   const [width, height] = [session?.state.plan?.width ?? 1920, session?.state.plan?.height ?? 1080];
-  const canPoint = session !== undefined && (takesChanges(session.state) || isAtWork(session.state));
+  const versions = useVersions(id);
+  const [number, choose] = useChosen();
+  const chosen = versions.find((each) => each.number === number);
+  const isOld = chosen !== undefined && !chosen.current;
+  const canPoint = session !== undefined && !isOld && (takesChanges(session.state) || isAtWork(session.state));
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
   useEffect(() => {
     window.scrollTo(0, 0);
@@ -52,8 +58,9 @@ export function Session({ id }: { id: string }) {
       <div className="grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(22rem,27rem)]">
         <div className="min-w-0 space-y-6">
           <Pointing value={pointing}>
-            <Stage session={session} progress={progress} thinking={thinking} />
+            <Stage session={session} progress={progress} thinking={thinking} version={isOld ? chosen : undefined} />
           </Pointing>
+          <Versions session={session} versions={versions} chosen={chosen} choose={choose} send={send} busy={sending.isPending} />
           <Tray notes={notes} send={(told) => send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} busy={sending.isPending} />
           <div>
             <Title session={session} />

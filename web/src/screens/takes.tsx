@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { Film, Play } from 'lucide-react';
+import { Columns2, Film, Play } from 'lucide-react';
 import { useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { ask, command, Problem, type Schemas, type SessionSummary } from '../api/client';
@@ -27,6 +27,7 @@ export function Takes({ group }: { group: string }) {
   if (!first) return <Missing what="These takes are not there any more." />;
   const planned = takes.filter(({ phase, owes, approval }) => phase === 'plan' && !owes && !approval);
   const seen = takes.filter(({ videoUrl }) => videoUrl);
+  const [one, other] = seen;
   const make = async (which: readonly SessionSummary[]) => {
     setBusy(true);
     const answers = await Promise.allSettled(which.map((each) => command(each, 'accept')));
@@ -48,6 +49,14 @@ export function Takes({ group }: { group: string }) {
           <p className="text-sm text-muted">{takes.length} takes of</p>
           <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{first.prompt}</h1>
         </div>
+        {one && other && (
+          <Link
+            href={`/s/${one.id}/compare?a=${one.id}&b=${other.id}`}
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl border border-line-strong px-4 py-2 hover:bg-sunken"
+          >
+            <Columns2 aria-hidden className="size-4" /> Compare
+          </Link>
+        )}
         {seen.length > 1 && (
           <Button onClick={playAll}>
             <Play aria-hidden className="size-4" /> Play all

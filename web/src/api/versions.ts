@@ -1,0 +1,56 @@
+/** A session's versions, and the one of them that somebody looks at, which stands in the address. */
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useSearchParams } from 'wouter';
+import { ask, Problem, type Schemas, type VersionView } from './client';
+
+/** Versions as they came, oldest first: so many of the newest as one looks through. */
+export function useVersions(sessionId: string): readonly VersionView[] {
+  const found = useQuery<Schemas['VersionPage'], Problem>({
+    queryKey: ['versions', sessionId],
+    queryFn: () => ask(`/v1/sessions/${sessionId}/versions?limit=200`),
+  });
+  return (found.data?.versions ?? []).toReversed();
+}
+
+/** The number in the address, and how another comes there; undefined: what the session shows. */
+export function useChosen(): [number | undefined, (number: number | undefined) => void] {
+  const [params, setParams] = useSearchParams();
+  const number = Number(params.get('v') ?? NaN);
+  const choose = (to: number | undefined) =>
+    setParams(
+      (now) => {
+        const next = new URLSearchParams(now);
+        if (to === undefined) next.delete('v');
+        else next.set('v', String(to));
+        return next;
+      },
+      { replace: true },
+    );
+  return [Number.isInteger(number) ? number : undefined, choose];
+}
+
+/** Change what one makes of a version. */
+export function useVersionLabel(sessionId: string) {
+  const client = useQueryClient();
+  const key = ['versions', sessionId];
+  return useMutation<VersionView, Problem, { id: string; note?: string; starred?: boolean }>({
+    mutationFn: ({ id, ...label }) => ask(`/v1/sessions/${sessionId}/versions/${id}`, { method: 'PATCH', body: label }),
+    onSuccess: () => client.invalidateQueries({ queryKey: key }),
+  });
+}
+
+/** The version before or after one, as far as there is one. */
+export function beside(versions: readonly VersionView[], number: number | undefined, step: -1 | 1): VersionView | undefined {
+  const at = versions.findIndex((each) => (number === undefined ? each.current : each.number === number));
+  if (at < 0) return step < 0 ? versions.at(-1) : undefined;
+  return versions[at + step];
+}
+
+/** A unified diff, line by line: what is a place, what came and what went. */
+export function lines(diff: string): { kind: 'place' | 'came' | 'went' | 'stays'; text: string }[] {
+  const kinds = { '@': 'place', '+': 'came', '-': 'went' } as const;
+  return diff
+    .split('\n')
+    .slice(2)
+    .map((text) => ({ kind: kinds[text[0] as keyof typeof kinds] ?? 'stays', text }));
+}

@@ -1,0 +1,289 @@
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { Columns2, GitFork, History, Star, X } from 'lucide-react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { Link, useLocation } from 'wouter';
+import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
+import { beside, lines, useVersionLabel } from '../api/versions';
+import type { Send } from '../screens/session';
+import { Button } from './button';
+import { useKey } from './keys';
+import { Said } from './said';
+
+const NOTE_CHARS = 500;
+
+interface Props {
+  session: SessionView;
+  versions: readonly VersionView[];
+  chosen: VersionView | undefined;
+  choose: (number: number | undefined) => void;
+  send: Send;
+  busy: boolean;
+}
+
+/** All that was ever shown, as a strip: each can be looked at, gone back to, and be where something else begins. */
+export function Versions({ session, versions, chosen, choose, send, busy }: Props) {
+  const list = useRef<HTMLUListElement>(null);
+  const [restored, setRestored] = useState<number>();
+  const step = (by: -1 | 1) => {
+    const next = beside(versions, chosen?.number, by);
+    return next && (() => choose(next.current ? undefined : next.number));
+  };
+  useKey('[', step(-1), { held: true });
+  useKey(']', step(1), { held: true });
+  const marked = chosen?.id ?? versions.find(({ current }) => current)?.id;
+  useEffect(() => {
+    const item = [...(list.current?.children ?? [])].find((each) => each.getAttribute('data-version') === marked);
+    const strip = list.current;
+    if (strip && item instanceof HTMLElement) strip.scrollLeft = item.offsetLeft - (strip.clientWidth - item.clientWidth) / 2;
+  }, [marked, versions.length]);
+  const now = versions.find(({ current }) => current) ?? versions.at(-1);
+  const one = chosen && chosen !== now ? chosen : beside(versions, now?.number, -1) ?? beside(versions, now?.number, 1);
+  const other = now;
+  const compared = one && other && `/s/${session.id}/compare?a=${one.id}&b=${other.id}`;
+  const [, go] = useLocation();
+  useKey('c', compared ? () => go(compared) : undefined);
+  if (versions.length === 0) return null;
+  const restore = async (version: VersionView) => {
+    if (!(await send('rewind', { to: version.id }))) return;
+    choose(undefined);
+    setRestored(version.number);
+  };
+  const undo = async () => {
+    if (await send('rewind', { undo: true })) setRestored(undefined);
+  };
+  return (
+    <section aria-labelledby="versions" className="space-y-3">
+      <div className="flex min-h-9 items-center justify-between">
+        <h2 id="versions" className="text-sm text-muted">
+          {versions.length === 1 ? 'One version' : `${versions.length} versions`}
+        </h2>
+        {compared && (
+          <Link href={compared} className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text" title={`Version ${one?.number} beside version ${other?.number} (C)`}>
+            <Columns2 aria-hidden className="size-4" /> Compare
+          </Link>
+        )}
+      </div>
+      <ul ref={list} className="relative -m-1 flex gap-3 overflow-x-auto p-1 pb-2">
+        {versions.map((each) => (
+          <li key={each.id} data-version={each.id} className="shrink-0">
+            <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />
+          </li>
+        ))}
+      </ul>
+      {chosen && (
+        <Chosen key={chosen.id} session={session} version={chosen} restore={() => restore(chosen)} leave={() => choose(undefined)} busy={busy} />
+      )}
+      <p role="status" className={restored === undefined ? 'sr-only' : 'flex flex-wrap items-center gap-x-3 text-sm text-muted'}>
+        {restored !== undefined && (
+          <>
+            This is version {restored} again, with what was said and written by then.
+            <button type="button" className="min-h-8 text-accent underline underline-offset-4" disabled={busy} onClick={() => void undo()}>
+              Undo
+            </button>
+          </>
+        )}
+      </p>
+    </section>
+  );
+}
+
+function Thumbnail({ version, isChosen, choose }: { version: VersionView; isChosen: boolean; choose: () => void }) {
+  const [gone, setGone] = useState(false);
+  const { number, asked, note, starred, current, undone } = version;
+  const told = [`Version ${number}`, note || asked, starred && 'starred', current && 'shown now', undone && 'left by going back'];
+  return (
+    <button
+      type="button"
+      aria-pressed={isChosen}
+      aria-label={told.filter(Boolean).join(', ')}
+      title={asked}
+      className="group/version block w-32 rounded-xl text-left"
+      onClick={choose}
+    >
+      <span
+        className={`relative grid aspect-video place-items-center overflow-hidden rounded-xl border bg-sunken group-aria-pressed/version:outline-2 group-aria-pressed/version:outline-offset-1 group-aria-pressed/version:outline-accent ${
+          current ? 'border-accent' : 'border-line group-hover/version:border-line-strong'
+        } ${undone ? 'border-dashed' : ''}`}
+      >
+        {!gone && (
+          <img src={version.thumbnailUrl} alt="" loading="lazy" className={`size-full object-cover ${undone ? 'opacity-60' : ''}`} onError={() => setGone(true)} />
+        )}
+        {starred && (
+          <span className="absolute top-1.5 right-1.5 grid size-5 place-items-center rounded-md bg-panel text-accent">
+            <Star aria-hidden className="size-3 fill-current" />
+          </span>
+        )}
+      </span>
+      <span className="mt-1 flex items-baseline gap-1.5 px-0.5 text-xs">
+        <span className={`tabular-nums ${current ? 'font-medium text-accent' : 'text-muted'}`}>v{number}</span>
+        <span className="min-w-0 truncate text-muted">{note || asked}</span>
+      </span>
+    </button>
+  );
+}
+
+interface ChosenProps {
+  session: SessionView;
+  version: VersionView;
+  restore: () => Promise<void>;
+  leave: () => void;
+  busy: boolean;
+}
+
+function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
+  const label = useVersionLabel(session.id);
+  const [, go] = useLocation();
+  const fork = useMutation<Schemas['SessionCreated'], Problem>({
+    mutationFn: () => command(session, 'fork', { at: version.id }) as Promise<Schemas['SessionCreated']>,
+    onSuccess: ({ sessionId }) => go(`/s/${sessionId}`),
+  });
+  const starred = label.isPending && label.variables.starred !== undefined ? label.variables.starred : version.starred;
+  return (
+    <div className="card space-y-3 p-4" onKeyDown={(event) => event.key === 'Escape' && !event.defaultPrevented && leave()}>
+      <div className="flex items-center gap-1">
+        <h3 className="mr-auto font-semibold">
+          Version {version.number}
+          <span className="ml-2 text-sm font-normal text-muted">{version.current ? 'shown now' : when(version.createdAt)}</span>
+        </h3>
+        <button
+          type="button"
+          aria-pressed={starred}
+          aria-label="Star it"
+          title={starred ? 'Take the star away' : 'Give it a star'}
+          className={`grid size-9 place-items-center rounded-lg hover:bg-sunken ${starred ? 'text-accent' : 'text-muted hover:text-text'}`}
+          onClick={() => label.mutate({ id: version.id, starred: !starred })}
+        >
+          <Star aria-hidden className={`size-4 ${starred ? 'fill-current' : ''}`} />
+        </button>
+        <button
+          type="button"
+          aria-label="Back to what is shown now"
+          title="Back to what is shown now (Esc)"
+          className="grid size-9 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+          onClick={leave}
+        >
+          <X aria-hidden className="size-4" />
+        </button>
+      </div>
+      <p className="line-clamp-4 text-sm wrap-anywhere whitespace-pre-wrap">{version.asked}</p>
+      <Note version={version} save={(note) => label.mutateAsync({ id: version.id, note }).then(() => true, () => false)} />
+      <Said problem={label.error ?? fork.error} />
+      <div className="flex flex-wrap gap-2">
+        {!version.current && (
+          <Button onClick={() => void restore()} disabled={busy} title={session.state.owes ? 'Stops what is being made; nothing is lost' : 'What was said, the files, the plan and the video of then; nothing is lost'}>
+            <History aria-hidden className="size-4" /> Go back to it
+          </Button>
+        )}
+        <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
+          <GitFork aria-hidden className="size-4" /> Go another way from here
+        </Button>
+      </div>
+      <Differs sessionId={session.id} version={version} />
+    </div>
+  );
+}
+
+function Note({ version, save }: { version: VersionView; save: (note: string) => Promise<boolean> }) {
+  const [draft, setDraft] = useState<string>();
+  const opener = useRef<HTMLButtonElement>(null);
+  const leave = () => {
+    setDraft(undefined);
+    requestAnimationFrame(() => opener.current?.focus());
+  };
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    if (await save(draft ?? '')) leave();
+  };
+  if (draft === undefined)
+    return (
+      <button
+        ref={opener}
+        type="button"
+        className="min-h-7 max-w-full rounded-lg text-left text-sm text-muted wrap-anywhere underline-offset-4 hover:text-text hover:underline"
+        onClick={() => setDraft(version.note)}
+      >
+        {version.note ? (
+          <>
+            “{version.note}”<span className="sr-only">: change the note</span>
+          </>
+        ) : (
+          'Add a note'
+        )}
+      </button>
+    );
+  return (
+    <form onSubmit={(event) => void submit(event)} className="flex gap-2">
+      <input
+        aria-label={`Note on version ${version.number}`}
+        className="field min-w-0 flex-1 py-1.5 text-sm"
+        maxLength={NOTE_CHARS}
+        autoFocus
+        value={draft}
+        onChange={({ target }) => setDraft(target.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Escape') return;
+          event.preventDefault();
+          leave();
+        }}
+      />
+      <Button kind="quiet" type="submit">
+        Save
+      </Button>
+    </form>
+  );
+}
+
+/** How its files differ from those of the version before; read when somebody wants to know. */
+function Differs({ sessionId, version }: { sessionId: string; version: VersionView }) {
+  const [open, setOpen] = useState(false);
+  const found = useQuery<Schemas['VersionDiff'], Problem>({
+    queryKey: ['diff', sessionId, version.id],
+    queryFn: () => ask(`/v1/sessions/${sessionId}/versions/${version.id}/diff`),
+    enabled: open,
+    staleTime: Infinity,
+  });
+  if (version.number === 1 || version.checkpointId === null) return null;
+  return (
+    <details className="text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary className="min-h-6 cursor-pointer text-muted">What changed in the files</summary>
+      <div className="mt-2 space-y-2">
+        <Said problem={found.error} />
+        {found.isPending && open && <p className="text-muted">One moment…</p>}
+        {found.data?.files.length === 0 && <p className="text-muted">Nothing.</p>}
+        {found.data?.files.map((file) => (
+          <details key={file.path} className="rounded-lg border border-line">
+            <summary className="flex min-h-8 cursor-pointer flex-wrap gap-x-3 px-2.5 py-1.5">
+              <span className="min-w-0 wrap-anywhere">{file.path}</span>
+              <span className="ml-auto text-muted tabular-nums">{counted(file)}</span>
+            </summary>
+            {file.diff ? (
+              <pre className="max-h-80 overflow-auto border-t border-line py-1.5 text-xs leading-relaxed" tabIndex={0} aria-label={`Changes of ${file.path}`}>
+                {lines(file.diff).map(({ kind, text }, at) => (
+                  <span key={at} className={`block px-2.5 ${KINDS[kind]}`}>
+                    {text || ' '}
+                  </span>
+                ))}
+              </pre>
+            ) : (
+              <p className="border-t border-line px-2.5 py-1.5 text-muted">No text, or too long to be told apart here.</p>
+            )}
+          </details>
+        ))}
+        {Boolean(found.data?.leftOut) && <p className="text-muted">And {found.data?.leftOut} files more.</p>}
+      </div>
+    </details>
+  );
+}
+
+const KINDS = { place: 'text-muted', came: 'text-good', went: 'text-bad', stays: '' };
+
+function counted({ change, added, removed }: Schemas['FileDiff']): string {
+  const what = change === 'changed' ? '' : change === 'added' ? 'new' : 'gone';
+  return [what, added && `+${added}`, removed && `−${removed}`].filter(Boolean).join(' ');
+}
+
+function when(at: string): string {
+  const time = new Date(at);
+  const isToday = time.toDateString() === new Date().toDateString();
+  return time.toLocaleString(undefined, isToday ? { timeStyle: 'short' } : { dateStyle: 'medium', timeStyle: 'short' });
+}
