@@ -193,9 +193,8 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late
     with stopped(server) if late else contextlib.nullcontext():
         answers = [asyncio.create_task(endless(port_of(server), sent, number)) for number in sent]
         if late:
-            was = -1
-            while (now_sent := sum(sent.values())) != was:  # until nobody can send any more
-                was = now_sent
+            was = 0
+            while not all(sent.values()) or was != (was := sum(sent.values())):  # until nobody can send any more
                 await asyncio.sleep(3)
             assert not any(answer.done() for answer in answers)
     assert {(await answer).split()[1] for answer in answers} == {"401"}, "each is told why"
