@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from koda_ray.errors import InvalidPath
 from koda_ray.sandbox.packed import pack, unpack
+from koda_ray.sandbox.retold import revive
 from koda_ray.sandbox.shipped import helper
 from tests.walls import root_without
 
@@ -26,7 +28,9 @@ def test_a_python_without_packages_runs_it(tmp_path: Path) -> None:
     line = [*walls, *bare, str(archive), "files", question]
     done = subprocess.run(line, capture_output=True, check=False, cwd="/", env={"PATH": os.defpath})
     header, _ = unpack(done.stdout)
-    assert (header["ok"], header["kind"], header["code"]) == (False, "InvalidPath", "INVALID_PATH"), done.stderr
+    assert header["ok"] is False, done.stderr
+    error = revive(header["error"])
+    assert (type(error), error.code, error.context["rule"]) == (InvalidPath, "INVALID_PATH", "parent")
 
 
 def test_its_name_is_its_content() -> None:
