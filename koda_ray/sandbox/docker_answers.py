@@ -38,6 +38,8 @@ _Text = Annotated[str, BeforeValidator(_mended)]
 _Output = Annotated[str, Field(max_length=_MOST_OUTPUT_CHARS), BeforeValidator(_mended)]
 _Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 _Any = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+_Stamp = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
+"""What the kernel has of a file: times in nanoseconds, and inodes, of 64 bits."""
 _Storable = Annotated[str, AfterValidator(lambda path: _checked(path, policy.is_storable))]
 
 
@@ -71,7 +73,7 @@ class ToldList(_Answer):
 class ToldSurvey(_Answer):
     """The end of a snapshot."""
 
-    stamps: dict[_Storable, tuple[_Any, _Any, _Any]]
+    stamps: dict[_Storable, tuple[_Whole, _Stamp, _Stamp]]
     skipped: object
     modes: object
     folders: list[_Storable]

@@ -22,6 +22,7 @@ import pytest
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import CommandTimeout, InvalidInput, QuotaExceeded, SandboxError, SandboxNotFound, TemplateNotFound
 from koda_ray.sandbox import docker_sandbox, docker_way_in
+from koda_ray.sandbox.decoys import DECOYS
 from koda_ray.sandbox.docker import DockerProvider
 from koda_ray.sandbox.docker_plan import ContainerPlan
 from koda_ray.sandbox.docker_sandbox import DockerSandbox
@@ -32,7 +33,7 @@ from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.service import SandboxService, provider_from
 from tests.sandbox.begun import timed_out
-from tests.sandbox.conftest import MB, Base
+from tests.sandbox.conftest import MB, Base, database_of
 from tests.sandbox.leftovers import DockerLeftovers
 from tests.sandbox.refusals import refusals
 
@@ -66,8 +67,14 @@ async def test_the_engine_is_asked_for_every_wall(docker_box: DockerSandbox, eng
     assert host["NanoCpus"] == 2e9 and host["IpcMode"] == "private" and not host["PidMode"] and not host["Devices"]
     beside_others = "/" if engine.info()["CgroupDriver"] == "cgroupfs" else ""  # not in one group with all containers
     assert (host["CpuShares"], host["CgroupParent"]) == (2048, beside_others)
-    [bind] = found["Mounts"]
-    assert bind["Destination"] == "/run/koda" and not bind["RW"]
+    binds = {each["Destination"]: each for each in found["Mounts"]}
+    bind = binds.pop("/run/koda")
+    assert not bind["RW"]
+    assert binds.keys() == ({str(boxes), str(database_of(boxes))} if os.geteuid() == 0 else set()), "bait"
+    for each in binds.values():
+        assert Path(each["Source"]).is_relative_to(boxes / "docker" / docker_box.id / DECOYS)
+        there = Path(each["Source"]).stat()
+        assert there.st_uid == 0 and not there.st_mode & 0o022, "nobody inside may change it"
     [name] = os.listdir(str(bind["Source"]))
     assert re.fullmatch(r"a-[0-9a-f]{6}\.sock", name)
     assert found["Config"]["Labels"]["koda.sandbox"] == docker_box.id

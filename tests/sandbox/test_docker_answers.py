@@ -35,8 +35,13 @@ def test_what_it_answers_comes_through() -> None:
     assert believed(ToldProcess, {"process": PROCESS}).info() == info and info.name == "dev"
     [entry] = believed(ToldList, {"entries": [["src", "directory", 0]], "outside": []}).files()
     assert (entry.path, entry.type) == ("src", "directory")
-    survey: dict[str, Any] = {"stamps": {"a": [1, 2, 3]}, "skipped": {}, "modes": {}, "folders": ["b"]}
-    assert believed(ToldSurvey, survey).found()["a"].changed_ns == 2
+    survey: dict[str, Any] = {
+        "stamps": {"a": [1, 1_795_699_280_486_815_135, (1 << 64) - 1]},
+        "skipped": {},
+        "modes": {},
+        "folders": ["b"],
+    }
+    assert believed(ToldSurvey, survey).found()["a"].changed_ns == 1_795_699_280_486_815_135
 
 
 def test_halves_of_characters_become_whole_ones() -> None:
