@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import grpc
@@ -164,7 +164,7 @@ async def endless(port: int, sent: dict[int, int], number: int) -> str:
 
 
 @contextlib.contextmanager
-def stopped(server: Server) -> Iterator[None]:
+def stopped(server: Server) -> Generator[None]:
     """Have the replicas do nothing: no refusal could come later."""
     replicas = [process for process in processes(server) if "ServeReplica:koda:api" in process.name()]
     assert replicas
