@@ -172,6 +172,46 @@ async def test_a_session_goes_back_forward_and_another_way(world: SessionWorld) 
     assert await world.sandboxes.list() == []
 
 
+async def test_a_session_goes_to_its_versions_also_to_one_that_it_left(world: SessionWorld) -> None:
+    store = world.store
+    session = await world.activate(await world.row("a red ball bounces, 2 seconds", style="playful"), OfflineDirector())
+    await world.until(session, "plan")
+    await world.say(session, "accept")
+    first = await world.until(session, "preview")
+    await last_said(world, session)
+    old_files = await in_sandbox(session)
+    await world.say(session, "message", text="make the ball blue")
+    second = await world.until(session, "preview")
+    await last_said(world, session)
+    new_files = await in_sandbox(session)
+    assert first.preview is not None and second.preview is not None and old_files != new_files
+    blue, red = await store.versions(session.session_id, limit=9)
+    assert [(each.number, each.job_id, each.bundle, each.checkpoint_id) for each in (red, blue)] == [
+        (1, first.preview.job_id, first.preview.bundle, first.preview.checkpoint_id),
+        (2, second.preview.job_id, second.preview.bundle, second.preview.checkpoint_id),
+    ]
+    for version, files in ((red, old_files), (blue, new_files), (red, old_files)):
+        await world.say(session, "rewind", to=version.id)
+        assert session.state.preview is not None and session.state.preview.job_id == version.job_id
+        assert session.state.phase == "preview" and await in_sandbox(session) == files
+        assert await files_of(world, session.session_id) == files
+        valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
+        (pending,) = await store.approvals(session.session_id, pending=True)
+        assert pending.kind == "preview"
+    assert [each.live for each in await store.versions(session.session_id, limit=9)] == [False, True]
+
+    # and what is asked for then goes on from there
+    await world.say(session, "message", text="make the ball green")
+    third = await world.until(session, "preview")
+    assert third.preview is not None and third.preview.bundle not in (red.bundle, blue.bundle)
+    valid(await store.messages(session.session_id), await store.tool_calls(session.session_id))
+    newest = (await store.versions(session.session_id, limit=1))[0]
+    assert newest.number == 3 and newest.job_id == third.preview.job_id
+    fork_id = await fork_session(store, session.session_id, user_id="local", point=blue.id, key=new_id("cmd"))
+    assert await files_of(world, fork_id) == new_files
+    assert [each.number for each in await store.versions(fork_id, limit=9)] == [2, 1]
+
+
 async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(world: SessionWorld) -> None:
     store = world.store
     session = await world.open("a dot", studio_model(pause_s=0.05, scenes=3))
