@@ -115,7 +115,7 @@ function Thumbnail({ version, isChosen, choose }: { version: VersionView; isChos
         )}
       </span>
       <span className="mt-1 flex items-baseline gap-1.5 px-0.5 text-xs">
-        <span className={`tabular-nums ${current ? 'font-medium text-accent' : 'text-muted'}`}>v{number}</span>
+        <span className={`tabular-nums before:content-['v'] ${current ? 'font-medium text-accent' : 'text-muted'}`}>{`${number} `}</span>
         <span className="min-w-0 truncate text-muted">{note || asked}</span>
       </span>
     </button>
