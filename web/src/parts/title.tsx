@@ -1,8 +1,9 @@
 import { Pencil, Pin } from 'lucide-react';
-import { type FormEvent, useRef, useState } from 'react';
+import type { FormEvent } from 'react';
 import type { SessionView } from '../api/client';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
+import { useDraft } from './draft';
 import { Said } from './said';
 
 const LONGEST = 200;
@@ -13,14 +14,12 @@ export function titleOf({ title, state }: SessionView): string {
 }
 
 export function Title({ session }: { session: SessionView }) {
-  const [draft, setDraft] = useState<string>();
+  const [draft, setDraft, pencil] = useDraft();
   const label = useLabel(session.id);
-  const pencil = useRef<HTMLButtonElement>(null);
   const title = titleOf(session);
   const leave = () => {
     setDraft(undefined);
     label.reset();
-    requestAnimationFrame(() => pencil.current?.focus());
   };
   const save = (event: FormEvent) => {
     event.preventDefault();

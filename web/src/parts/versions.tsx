@@ -6,6 +6,7 @@ import { ask, command, Problem, type Schemas, type SessionView, type VersionView
 import { beside, lines, useVersionLabel } from '../api/versions';
 import type { Send } from '../screens/session';
 import { Button } from './button';
+import { useDraft } from './draft';
 import { useKey } from './keys';
 import { Said } from './said';
 
@@ -184,12 +185,8 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
 }
 
 function Note({ version, save }: { version: VersionView; save: (note: string) => Promise<boolean> }) {
-  const [draft, setDraft] = useState<string>();
-  const opener = useRef<HTMLButtonElement>(null);
-  const leave = () => {
-    setDraft(undefined);
-    requestAnimationFrame(() => opener.current?.focus());
-  };
+  const [draft, setDraft, opener] = useDraft();
+  const leave = () => setDraft(undefined);
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (await save(draft ?? '')) leave();
