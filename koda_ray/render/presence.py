@@ -22,7 +22,7 @@ from ray.exceptions import RayError
 from koda_ray.logs import get_logger
 from koda_ray.render.fitness import unfit_nodes
 
-__all__ = ["Presence"]
+__all__ = ["Presence", "without"]
 
 _FRESH_S = 2.0
 _CONNECT_S = 2.0
@@ -31,6 +31,11 @@ _HEAD_S = 2.0
 _NODE_LABEL = "ray.io/node-id"
 T = TypeVar("T")
 _log = get_logger(__name__)
+
+
+def without(avoided: frozenset[str]) -> dict[str, Any]:
+    """Return the options with which Ray puts something on none of these nodes, and waits where no other is left."""
+    return {"label_selector": {_NODE_LABEL: f"!in({','.join(sorted(avoided))})"}} if avoided else {}
 
 
 class Presence:
@@ -64,12 +69,22 @@ class Presence:
             resource: What it asks for.
             environment: What it has to be rendered with, by its fingerprint.
         """
+        return without(await self.avoided(resource, environment))
+
+    async def avoided(self, resource: str, environment: str = "") -> frozenset[str]:
+        """Return the nodes, by Ray's ids, that `elsewhere` puts nothing on, as others offer a resource."""
         absent, there = await self.absent(), self._offering(resource)
         differing = self._differing.get(environment, set())
         for avoided in (absent | differing | self._unfit, absent | differing, absent):
             if there & avoided and there - avoided:
-                return {"label_selector": {_NODE_LABEL: f"!in({','.join(sorted(there & avoided))})"}}
-        return {}
+                return frozenset(there & avoided)
+        return frozenset()
+
+    async def is_left_to(self, avoided: frozenset[str], resource: str) -> bool:
+        """Whether only avoided nodes of those that can be reached still offer a resource: Ray would wait for others."""
+        absent = await self.absent()  # which looks at what there is, too
+        there = self._offering(resource) - absent
+        return bool(there) and there <= avoided
 
     async def count(self, resource: str, environment: str = "") -> int:
         """Return how many nodes can be reached that offer a resource, are fit, and may render with an environment."""

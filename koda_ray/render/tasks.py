@@ -31,13 +31,14 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 from koda_ray.cancellation import end_all, own
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, RenderError
+from koda_ray.logs import get_logger
 from koda_ray.metrics import MetricsSink, NoMetrics
 from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.fitness import free_bytes, is_full, left
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
-from koda_ray.render.presence import Presence
+from koda_ray.render.presence import Presence, without
 from koda_ray.render.protocol import (
     NODE_DIFFERS,
     NODE_FULL,
@@ -84,6 +85,7 @@ _CPU = "CPU"
 _LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
+_log = get_logger(__name__)
 
 
 @contextlib.contextmanager
@@ -248,16 +250,17 @@ class RayExecutor:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
-    async def _overtaking(self, function: Any, environment: str = "") -> Any:
-        """Return a function that somebody waits for: in slots of their own, where the cluster has them."""
+    async def _overtaking(self, function: Any, environment: str = "") -> _Placed:
+        """Place a function that somebody waits for: in slots of their own, where the cluster has them."""
         if not self._slots.has_urgent:
             return await self._placed(function, CHROMIUM_RESOURCE, environment)
         return await self._placed(function, URGENT_RESOURCE, environment, num_cpus=0, resources={URGENT_RESOURCE: 1})
 
-    async def _placed(self, function: Any, resource: str, environment: str = "", **options: object) -> Any:
-        """Return a function with options, put where somebody is who may do it."""
-        options |= await self._presence.elsewhere(resource, environment)
-        return function.options(**options) if options else function
+    async def _placed(self, function: Any, resource: str, environment: str = "", **options: object) -> _Placed:
+        """Place a function, with options, where somebody is who may do it."""
+        avoided = await self._presence.avoided(resource, environment)
+        options |= without(avoided)
+        return _Placed(function.options(**options) if options else function, resource, avoided, self._presence)
 
     async def environment(self) -> Environment:
         """What the render nodes render with; asked of one of them, now and then: nodes are replaced.
@@ -269,9 +272,12 @@ class RayExecutor:
         if self._environment is None or time.monotonic() - self._environment_at > _ENVIRONMENT_S:
             resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
             # a sliver of a browser: asked on a node that renders
-            function = await self._placed(self._read_environment, resource, resources={resource: 0.0001})
-            stream = function.remote(self._chromium_path, self._graphics)
-            self._environment = await self._result(stream, Environment, "reading the environment")
+            self._environment = await _done(
+                lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}),
+                lambda placed: self._result(
+                    placed.begin(self._chromium_path, self._graphics), Environment, "reading the environment"
+                ),
+            )
             self._environment_at = time.monotonic()
         return self._environment
 
@@ -286,16 +292,20 @@ class RayExecutor:
         first, last = task.units[0].index, task.units[-1].index
         what = f"unit {first}" if first == last else f"units {first} to {last}"
         asked = task.environment
-        function = await (
-            self._overtaking(self._capture, asked)
-            if task.urgent
-            else self._placed(self._capture, CHROMIUM_RESOURCE, asked)
-        )
         noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
         resource = URGENT_RESOURCE if task.urgent and self._slots.has_urgent else CHROMIUM_RESOURCE
-        stream = function.remote(task, *self._with, await self._wanted_room(resource, asked))
+
+        async def place() -> _Placed:
+            if task.urgent:
+                return await self._overtaking(self._capture, asked)
+            return await self._placed(self._capture, CHROMIUM_RESOURCE, asked)
+
+        async def do(placed: _Placed) -> str:
+            given = placed.begin(task, *self._with, await self._wanted_room(resource, asked))
+            return await self._result(given, str, what, noted.heard, begun=noted.begun)
+
         try:
-            await self._result(stream, str, what, noted.heard, begun=noted.begun)
+            await _done(place, do)
         except RenderError as error:
             raise await self._judged(error, resource, asked) from error.__cause__
 
@@ -303,12 +313,12 @@ class RayExecutor:
         """Join, verify and store the video in a task. Raises as `koda_ray.render.join.join_video`."""
         overtakes = task.urgent and self._slots.has_urgent
 
-        async def begin() -> JoinResult:
-            free: dict[str, Any] = {"num_cpus": 0} if overtakes else {}
-            function = await self._placed(self._join, _CPU, **free)
-            return await self._result(function.remote(task, await self._wanted_room(_CPU)), JoinResult, "the join")
+        free: dict[str, Any] = {"num_cpus": 0} if overtakes else {}
 
-        return await self._where_room_is(begin, _CPU)
+        async def do(placed: _Placed) -> JoinResult:
+            return await self._result(placed.begin(task, await self._wanted_room(_CPU)), JoinResult, "the join")
+
+        return await self._where_room_is(lambda: _done(lambda: self._placed(self._join, _CPU, **free), do), _CPU)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
@@ -316,12 +326,11 @@ class RayExecutor:
 
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
 
-        async def begin() -> ProbeReport:
-            function = await self._overtaking(self._probe)
-            stream = function.remote(task, *self._with, await self._wanted_room(resource))
-            return await self._result(stream, ProbeReport, "the probe")
+        async def do(placed: _Placed) -> ProbeReport:
+            given = placed.begin(task, *self._with, await self._wanted_room(resource))
+            return await self._result(given, ProbeReport, "the probe")
 
-        return await self._where_room_is(begin, resource)
+        return await self._where_room_is(lambda: _done(lambda: self._overtaking(self._probe), do), resource)
 
     async def _wanted_room(self, resource: str, environment: str = "") -> int | None:
         """Return how much must be free where a task is to be done; None where nobody else could do it."""
@@ -364,20 +373,21 @@ class RayExecutor:
 
     async def _result(
         self,
-        stream: Any,
+        task: _Task,
         kind: type[T],
         what: str,
         hear: Hear | None = None,
         *,
         begun: Callable[[], None] = lambda: None,
     ) -> T:
-        return await own(self._follow(stream, kind, what, hear, begun), self._running)
+        return await own(self._follow(task, kind, what, hear, begun), self._running)
 
-    async def _follow(self, stream: Any, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]) -> T:
+    async def _follow(self, task: _Task, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
+        stream = task.stream
         worker: _Worker | None = None  # it may wait for its turn as long as it takes
         try:
-            while (value := await _read(stream, worker)) is not None:
+            while (value := await _read(stream, worker or task.placed)) is not None:
                 if worker is None:
                     begun()
                     worker = _Worker(value.where if isinstance(value, AtWork) else "", self._presence)
@@ -392,6 +402,9 @@ class RayExecutor:
                     except BaseException:  # whoever listens has had enough
                         await _end(stream)
                         raise
+        except _Misplaced:
+            _cancel(stream, force=True)  # it has not begun, or nobody is there who could say so
+            raise
         except _Silent as error:
             if error.gone:
                 _cancel(stream, force=True)  # nobody is there who could say that it has ended
@@ -413,11 +426,49 @@ class RayExecutor:
 
 
 @dataclass(frozen=True, slots=True)
+class _Placed:
+    """A function as it is given to Ray: what it asks for, the nodes that it is not put on, who knows what there is."""
+
+    function: Any
+    resource: str
+    avoided: frozenset[str]
+    presence: Presence
+
+    def begin(self, *given: object) -> _Task:
+        """Give it to Ray."""
+        return _Task(self.function.remote(*given), self)
+
+    async def check(self, waited_s: float) -> None:
+        """Raise `_Misplaced` where a task waits for nodes that are gone; else it may wait without end."""
+        if self.avoided and await self.presence.is_left_to(self.avoided, self.resource):
+            raise _Misplaced
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What was given to Ray: what it says, and where it was put."""
+
+    stream: Any
+    placed: _Placed
+
+
+@dataclass(frozen=True, slots=True)
 class _Worker:
     """Who works on a task that has begun: on which node, by Ray's id, and who knows whether that is there."""
 
     node: str
     presence: Presence
+
+    async def check(self, waited_s: float) -> None:
+        """Raise `_Silent` where a task has said nothing for so long, or its node is gone."""
+        if await self.presence.is_gone(self.node):
+            raise _Silent(f"says nothing, and its node {self.node} cannot be reached", gone=True)
+        if waited_s >= _SILENT_S:
+            raise _Silent(f"said nothing for {_SILENT_S:g} s", gone=False)
+
+
+class _Misplaced(Exception):
+    """A task that has not begun waits for nodes that are gone, while others could do it."""
 
 
 class _Silent(Exception):
@@ -428,14 +479,24 @@ class _Silent(Exception):
         self.gone = gone
 
 
-async def _read(stream: Any, worker: _Worker | None) -> object:
+async def _done(place: Callable[[], Awaitable[_Placed]], do: Callable[[_Placed], Awaitable[T]]) -> T:
+    """Have something done where it is placed, and anew where those that it could be put on went before it began."""
+    while True:
+        try:
+            return await do(await place())
+        except _Misplaced:
+            _log.info("what waits for nodes that are gone is put on those that are left")
+
+
+async def _read(stream: Any, by: _Placed | _Worker) -> object:
     """Return what a task says next; None at its end.
 
     Args:
         stream: The task.
-        worker: Who works on it; None where it has not begun, and is waited for without end.
+        by: Where it was put, until it has begun; then who works on it.
 
     Raises:
+        _Misplaced: It waits for nodes that are gone.
         _Silent: It says nothing any more.
         RayError: As Ray ended the task.
     """
@@ -449,12 +510,9 @@ async def _read(stream: Any, worker: _Worker | None) -> object:
     reading = asyncio.create_task(read())
     try:
         waited_s = 0.0
-        while not (await asyncio.wait({reading}, timeout=None if worker is None else _LATE_S))[0]:
+        while not (await asyncio.wait({reading}, timeout=_LATE_S))[0]:
             waited_s += _LATE_S
-            if worker is not None and await worker.presence.is_gone(worker.node):
-                raise _Silent(f"says nothing, and its node {worker.node} cannot be reached", gone=True)
-            if waited_s >= _SILENT_S:
-                raise _Silent(f"said nothing for {_SILENT_S:g} s", gone=False)
+            await by.check(waited_s)
         return reading.result()
     finally:
         reading.cancel()
