@@ -139,13 +139,12 @@ class SessionCalls:
         row = await self._store.get_session(session_id)
         if row.activation != activation:
             return True
-        is_gone = await self.presence.is_lost(handle)
         if row.host is None or row.lease_until is None:
             # one that never had the session is on its way, or waits for room; one that let it go leaves no host
-            if is_gone:
+            if is_gone := await self.presence.is_lost(handle):
                 await self.end(handle)
             return is_gone
-        if row.lease_until >= now() or (not is_gone and await _is_present(handle)):
+        if row.lease_until >= now() or (not await self.presence.is_lost(handle) and await _is_present(handle)):
             return False
         if await self._store.supersede(session_id, activation, at=now()):
             _log.warning("given up", session_id=session_id, host=row.host, epoch=row.epoch, activation=activation)

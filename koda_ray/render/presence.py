@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import ray
 from ray._private.state import state
+from ray.core.generated import gcs_pb2
 from ray.exceptions import RayError
 
 from koda_ray.logs import get_logger
@@ -29,6 +32,8 @@ _CONNECT_S = 2.0
 _TRIES = 2
 _HEAD_S = 2.0
 _NODE_LABEL = "ray.io/node-id"
+_NOT_IN = re.compile(r"!in\((.+)\)")
+_WAITS = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 T = TypeVar("T")
 _log = get_logger(__name__)
 
@@ -107,16 +112,22 @@ class Presence:
         return node in await self.absent()
 
     async def is_lost(self, handle: Any) -> bool:
-        """Whether an actor is on a node that cannot be reached."""
+        """Whether an actor is on a node that cannot be reached, or waits for nodes that are gone, while others have it.
+
+        It keeps the nodes that it was not put on for as long as it is there, and Ray starts it again by them, too.
+        """
         absent = await self.absent()
-        if not absent:
-            return False
         try:
             async with asyncio.timeout(_HEAD_S):
                 told = await self._in_thread(_actor, handle._actor_id.hex())
         except (RayError, RuntimeError, OSError, TimeoutError):  # the head is away
             return False
-        return told.get("Address", {}).get("NodeID", "") in absent
+        if told is None:
+            return False
+        if not told.waits:
+            return told.node in absent
+        there = {node for node, offered in self._nodes.items() if told.fits(offered)} - absent
+        return bool(there) and there <= told.avoided
 
     async def _look(self) -> None:
         try:
@@ -159,10 +170,39 @@ async def _is_reached(node: Mapping[str, Any]) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Actor:
+    """What the head has of an actor: where it is, whether it waits for a place, what it asks for, what it avoids."""
+
+    node: str
+    waits: bool
+    required: Mapping[str, float]
+    avoided: frozenset[str]
+
+    def fits(self, offered: Mapping[str, float]) -> bool:
+        """Whether a node that offers this much is enough for it."""
+        return all(offered.get(resource, 0) >= amount for resource, amount in self.required.items())
+
+
+def _actor(actor_id: str) -> _Actor | None:
+    """Ask the head for an actor: Ray's own functions leave its selector out, or ask the dashboard."""
+    data = cast("Any", gcs_pb2).ActorTableData
+    told = cast("Any", state)._connect_and_get_accessor().get_actor_info(ray.ActorID(bytes.fromhex(actor_id)))
+    if told is None:
+        return None
+    row = data.FromString(told)
+    selected = _NOT_IN.fullmatch(row.label_selector.get(_NODE_LABEL, ""))
+    return _Actor(
+        node=row.address.node_id.hex(),
+        waits=data.ActorState.Name(row.state) in _WAITS,
+        required=dict(row.required_resources),
+        avoided=frozenset(selected[1].split(",")) if selected else frozenset(),
+    )
+
+
 def _see() -> tuple[list[dict[str, Any]], frozenset[str]]:
     return _all_nodes(), frozenset(unfit_nodes())
 
 
 # Ray's own types for these are incomplete
 _all_nodes = cast("Callable[[], list[dict[str, Any]]]", ray.nodes)
-_actor = cast("Callable[[str], dict[str, Any]]", state.actor_table)

@@ -25,6 +25,7 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.errors import Missing
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.presence import Presence, without
 from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots, UnitResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -259,6 +260,31 @@ async def test_a_node_that_renders_with_something_else_gets_none_of_a_video_and_
     environment = cast("dict[str, str]", result.report["environment"])
     assert environment["fingerprint"] != began_with
     assert any(new.has(worker) for worker in workers)
+
+
+@ray.remote(num_cpus=0, resources={CHROMIUM_RESOURCE: 1}, max_restarts=-1)
+class Somebody:
+    def where(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
+async def test_an_actor_that_waits_for_nodes_that_are_gone_is_lost(raylets: Raylets) -> None:
+    """A node that was passed over when it was made is passed over whenever Ray starts it again."""
+    presence = Presence()
+    await asyncio.to_thread(raylets.add)
+    passed_over = frozenset(node["NodeID"] for node in ray.nodes() if node["Resources"].get(CHROMIUM_RESOURCE))
+    last = await asyncio.to_thread(raylets.add)
+    handle = Somebody.options(**without(passed_over)).remote()
+    where = await handle.where.remote()
+    assert where not in passed_over and not await presence.is_lost(handle)
+    await asyncio.to_thread(last.kill)
+    async with asyncio.timeout(240):
+        while not await presence.is_lost(handle):
+            await asyncio.sleep(0.2)
+        ray.kill(handle)
+        again = Somebody.options(**await presence.elsewhere(CHROMIUM_RESOURCE)).remote()
+        assert await again.where.remote() in passed_over
+    assert not await presence.is_lost(again)
 
 
 def another_ffmpeg(tmp_path: Path) -> Path:
