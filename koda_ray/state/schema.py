@@ -69,7 +69,7 @@ __all__ = [
     "versions",
 ]
 
-SCHEMA_VERSION = "0017"
+SCHEMA_VERSION = "0018"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(

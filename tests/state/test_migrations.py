@@ -252,6 +252,24 @@ async def test_previews_that_were_shown_before_are_versions_and_can_be_gone_to(s
     assert state.preview is not None and state.preview.job_id == "job_2"
 
 
+@step_by_step
+@pytest.mark.parametrize("made_by_it", [False, True], ids=["without", "with"])
+async def test_the_index_of_a_users_uploads_is_there_whether_0015_made_it_or_not(
+    store: SqlStore, made_by_it: bool
+) -> None:
+    writer = writer_of(store)
+    whole = anatomy(writer)
+    migrate.downgrade(writer, "0015")
+    if made_by_it:  # as that revision did for a while
+        with writer.begin() as connection:
+            connection.exec_driver_sql("CREATE INDEX ix_assets_user_id ON assets (user_id)")
+    await store.close()
+    await store.open()
+    assert anatomy(writer_of(store)) == whole
+    migrate.downgrade(writer_of(store), "0014")
+    assert "ix_assets_user_id" not in str(anatomy(writer_of(store)))
+
+
 async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:
     with writer_of(store).begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")

@@ -38,12 +38,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("holder", "key", name="pk_holdings"),
     )
     op.create_index("ix_holdings_user_id_key", "holdings", ["user_id", "key"])
-    op.create_index("ix_assets_user_id", "assets", ["user_id"])  # what a user has is added up before each piece of work
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.drop_index("ix_assets_user_id", "assets")
     op.drop_table("holdings")
     op.drop_table("contents")
     op.drop_index("ix_checkpoints_unheld", "checkpoints")
