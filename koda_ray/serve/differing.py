@@ -1,7 +1,7 @@
 """How the files of two checkpoints differ, as text: of each file that is another one, which lines came and went.
 
-Who made the files is not trusted, and telling lines apart takes the square of their number at worst: what is long is
-only named.
+Who made the files is not trusted, and telling lines apart takes the cube of their number at worst: a file that is long,
+or that comes once an answer has enough of them, is only named.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from koda_ray.wire import FileDiff
 __all__ = ["MOST_FILES", "files_that_differ", "told_apart"]
 
 MOST_FILES = 200
-"""How many files' lines are told apart for one answer."""
-_MOST_BYTES = 128 * 1024
-_MOST_LINES = 3_000
+"""How many files are told of in one answer."""
+_FILE_BYTES = 128 * 1024
+_FILE_LINES = 1_000
+_ALL_BYTES = 4 * 1024 * 1024
+_ALL_LINES = 20_000
+"""How long what is told apart for one answer may be together, of both checkpoints."""
 
 
 def files_that_differ(before: Manifest | None, after: Manifest | None) -> list[str]:
@@ -30,7 +33,7 @@ def files_that_differ(before: Manifest | None, after: Manifest | None) -> list[s
 async def told_apart(
     storage: Storage, before: Manifest | None, after: Manifest | None, paths: list[str]
 ) -> tuple[FileDiff, ...]:
-    """Say how files of two checkpoints of one user differ.
+    """Say how files of two checkpoints of one user differ; by which lines, as long as there is room.
 
     Raises:
         NotFound: A file's bytes are missing.
@@ -39,20 +42,33 @@ async def told_apart(
     manifest = after or before
     if manifest is None:
         return ()
-    short = [path for path in paths if max(_size(old.get(path)), _size(new.get(path))) <= _MOST_BYTES]
+    short: set[str] = set()
+    room_bytes = _ALL_BYTES
+    for path in paths:
+        sizes = [entry.size for files in (old, new) if (entry := files.get(path)) is not None]
+        if max(sizes, default=0) <= _FILE_BYTES and sum(sizes) <= room_bytes:
+            short.add(path)
+            room_bytes -= sum(sizes)
     hashes = {entry.sha256 for files in (old, new) for path in short if (entry := files.get(path)) is not None}
     blobs = await storage.get_many(blob_key(manifest.user_id, each) for each in hashes)
 
-    def work() -> tuple[FileDiff, ...]:
-        def text(entry: StoredFile | None) -> list[str] | None:
-            if entry is None:
-                return []
-            data = blobs.get(blob_key(manifest.user_id, entry.sha256))
-            return None if data is None else _lines(data)
+    def lines(path: str, entry: StoredFile | None) -> list[str] | None:
+        if path not in short:
+            return None
+        return [] if entry is None else _lines(blobs[blob_key(manifest.user_id, entry.sha256)])
 
-        return tuple(
-            _differs(path, old.get(path), new.get(path), text(old.get(path)), text(new.get(path))) for path in paths
-        )
+    def work() -> tuple[FileDiff, ...]:
+        room_lines = _ALL_LINES
+        told: list[FileDiff] = []
+        for path in paths:
+            before, after = lines(path, old.get(path)), lines(path, new.get(path))
+            if before is not None and after is not None:
+                if len(before) + len(after) > room_lines:
+                    before = None
+                else:
+                    room_lines -= len(before) + len(after)
+            told.append(_differs(path, old.get(path), new.get(path), before, after))
+        return tuple(told)
 
     return await asyncio.to_thread(work)
 
@@ -83,7 +99,7 @@ def _lines(data: bytes) -> list[str] | None:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:
         return None
-    return lines if len(lines) <= _MOST_LINES and "\0" not in "".join(lines[:9]) else None
+    return lines if len(lines) <= _FILE_LINES and "\0" not in "".join(lines[:9]) else None
 
 
 def _files(manifest: Manifest | None) -> Mapping[str, StoredFile]:
@@ -92,7 +108,3 @@ def _files(manifest: Manifest | None) -> Mapping[str, StoredFile]:
 
 def _hash(entry: StoredFile | None) -> str | None:
     return None if entry is None else entry.sha256
-
-
-def _size(entry: StoredFile | None) -> int:
-    return 0 if entry is None else entry.size

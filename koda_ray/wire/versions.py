@@ -64,7 +64,7 @@ class LabelVersion(Model):
 
 
 class FileDiff(Model):
-    """How a file differs; ``diff`` is unified, and null for what is no text, or too long to be told apart line by line.
+    """How a file differs; ``diff`` is unified, and null for what is no text, or too much to be told apart line by line.
 
     ``added`` and ``removed`` are counts of its lines.
     """

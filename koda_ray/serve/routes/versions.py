@@ -73,7 +73,7 @@ async def label_version(version_id: VersionId, body: LabelVersion, row: OwnSessi
 async def diff_version(
     version_id: VersionId, request: Request, row: OwnSession, user: User, deps: Deps, against: _Against = None
 ) -> VersionDiff:
-    """Return a unified diff for each file that is another one. Files that are no text, or long, are only named."""
+    """Return a unified diff for each file that is another one. Files that are no text, long, or many are only named."""
     version = await deps.store.version(row.id, version_id)
     other = await (_one_before(deps, version) if against is None else deps.store.version(row.id, against))
     pointers = [await _pointer(deps, each) for each in (other, version)]

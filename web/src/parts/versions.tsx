@@ -262,7 +262,7 @@ function Differs({ sessionId, version }: { sessionId: string; version: VersionVi
                 ))}
               </pre>
             ) : (
-              <p className="border-t border-line px-2.5 py-1.5 text-muted">No text, or too long to be told apart here.</p>
+              <p className="border-t border-line px-2.5 py-1.5 text-muted">No text, or too much to be told apart here.</p>
             )}
           </details>
         ))}
