@@ -100,7 +100,8 @@ async def test_another_session_is_made_at_a_version(koda: World, client: KodaCli
     assert view.state.phase == "preview" and view.state.preview is not None and view.state.forked_from == session_id
     (only,) = (await client.versions(made)).versions
     assert only.note == "calm" and only.current and only.job_id == view.state.preview.job_id != first.job_id
-    assert (await client.session(session_id)).state.preview.job_id == second.job_id  # type: ignore[union-attr]
+    kept = (await client.session(session_id)).state.preview
+    assert kept is not None and kept.job_id == second.job_id
     await client.delete(session_id)
     assert b"// red" not in await client.read_file(made, "src/scenes/S1.tsx")
     await client.changes(made, "green")

@@ -7,7 +7,16 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, Page
 
-__all__ = ["begin", "looking"]
+__all__ = ["SHOWN", "begin", "looking"]
+
+SHOWN = """video => {
+    const canvas = document.createElement('canvas');
+    canvas.width = canvas.height = 1;
+    const context = canvas.getContext('2d');
+    context.drawImage(video, 0, 0, 1, 1);
+    return context.getImageData(0, 0, 1, 1).data[1];
+}"""
+"""How light the frame is that a video shows, from 0 to 255."""
 
 
 @asynccontextmanager

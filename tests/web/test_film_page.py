@@ -13,18 +13,11 @@ from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from tests.serve.world import VIDEO, World
-from tests.web.looking import begin, looking
+from tests.web.looking import SHOWN, begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
 FPS, STEPS, STEP = 60, 40, 5
-SHOWN = """video => {
-    const canvas = document.createElement('canvas');
-    canvas.width = canvas.height = 1;
-    const context = canvas.getContext('2d');
-    context.drawImage(video, 0, 0, 1, 1);
-    return context.getImageData(0, 0, 1, 1).data[1];
-}"""
 
 
 def counting(path: Path) -> bytes:

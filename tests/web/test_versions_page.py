@@ -18,7 +18,7 @@ from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.storage import thumbnail_key
 from tests.serve.world import VIDEO, World, free_port, serving, world
-from tests.web.looking import begin, looking
+from tests.web.looking import SHOWN, begin, looking
 from tests.web.test_page import AXE
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
@@ -36,13 +36,6 @@ addEventListener('message', ({ data }) => {
 });
 tell('ready', { duration: 4, fps: 60, time: 0, playing: false });
 """
-SHOWN = """video => {
-    const canvas = document.createElement('canvas');
-    canvas.width = canvas.height = 1;
-    const context = canvas.getContext('2d');
-    context.drawImage(video, 0, 0, 1, 1);
-    return context.getImageData(0, 0, 1, 1).data[1];
-}"""
 
 
 def film(path: Path, *, light: int) -> bytes:
