@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from koda_ray.errors import LimitReached, NotFound
 from koda_ray.render.differences import frame_differences
+from koda_ray.sandbox.scratch import scratch
+from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.storage import Storage
 
 __all__ = ["ComparedVideos", "Comparing"]
@@ -29,17 +30,16 @@ _VALUES = TypeAdapter(tuple[float, ...])
 
 
 class ComparedVideos:
-    """Two videos in storage, and where what is found out of them is kept.
+    """Two videos in storage, and where what is found out of them is kept: the same, whichever is named first.
 
     Args:
-        one: The first one's key.
-        other: The second one's.
+        one: The key of one of them.
+        other: The other one's.
         fps: How many frames a second are compared.
     """
 
     def __init__(self, one: str, other: str, *, fps: float) -> None:
-        self.one = one
-        self.other = other
+        self.one, self.other = sorted((one, other))
         self.fps = fps
 
     @property
@@ -55,7 +55,9 @@ class Comparing:
         self._turn = asyncio.Lock()
         self._users: dict[str, int] = {}
 
-    async def values(self, storage: Storage, videos: ComparedVideos, *, user_id: str, key: str) -> tuple[float, ...]:
+    async def values(
+        self, storage: Storage, videos: ComparedVideos, *, user_id: str, key: str, hold: HoldObjects
+    ) -> tuple[float, ...]:
         """Return what `frame_differences` does, from where it is kept if that was asked before.
 
         Args:
@@ -63,9 +65,10 @@ class Comparing:
             videos: Which.
             user_id: Who asks.
             key: Where the answer is kept.
+            hold: Counts it before it is.
 
         Raises:
-            NotFound: A video is not there any more.
+            NotFound: A video is not there any more, or who was to hold the answer is not.
             LimitReached: Too many of the user's questions wait.
             Missing: FFmpeg is not installed.
             EncodeFailed: A video cannot be decoded.
@@ -77,7 +80,9 @@ class Comparing:
                 return _VALUES.validate_json(await storage.get(key))
             async with _files(storage, videos) as (one, other):
                 found = await frame_differences(one, other, fps=videos.fps)
-            await storage.put(key, _VALUES.dump_json(found))
+            data = _VALUES.dump_json(found)
+            await hold({key: len(data)})
+            await storage.put(key, data)
             return found
 
     @asynccontextmanager
@@ -107,8 +112,8 @@ async def _files(storage: Storage, videos: ComparedVideos) -> AsyncGenerator[tup
                 raise NotFound(f"no object {key!r}", context={"key": key})
         yield one, other
         return
-    with tempfile.TemporaryDirectory(prefix="koda-compared-") as folder:
-        copies = Path(folder) / "one", Path(folder) / "other"
+    with scratch() as folder:
+        copies = folder / "one", folder / "other"
         for key, path in zip((videos.one, videos.other), copies, strict=True):
             await storage.get_file(key, path)
         yield copies

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -12,7 +14,10 @@ import pytest
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import NotFound
-from koda_ray.state.storage import session_prefix, video_key
+from koda_ray.sandbox.scratch import clear_left
+from koda_ray.serve import comparing
+from koda_ray.serve.comparing import ComparedVideos, Comparing
+from koda_ray.state.storage import Storage, session_prefix, video_key
 
 from .test_sessions import PROMPT, until
 from .test_versions import with_versions
@@ -106,20 +111,20 @@ async def test_videos_of_other_rates_are_compared_where_they_show_the_same_momen
     assert apart(curve.values) == range(2 * APART.start, 2 * APART.stop)
 
 
-async def test_what_was_found_out_is_kept_with_the_session(
-    koda: World, client: KodaClient, http: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_found_out_is_kept_with_the_session(koda: World, client: KodaClient, tmp_path: Path) -> None:
     session_id, first, second = await two_versions(koda, client, tmp_path)
+    before = await koda.store.stored_bytes("local")
     twice = await asyncio.gather(*(client.differences(session_id, first, second) for _ in range(2)))
     assert twice[0] == twice[1]
     row = await koda.store.get_session(session_id)
     below = f"{session_prefix(row.user_id, row.project_id, row.id)}/comparisons"
     (kept,) = await koda.storage.look_below(below)
+    assert await koda.store.counted(row.user_id, below=below) == [kept.key]
+    assert await koda.store.stored_bytes(row.user_id) == before + kept.size_bytes
     for version in (await client.versions(session_id)).versions:
         await koda.storage.delete(video_key("local", version.job_id, "mp4"))
     assert await client.differences(session_id, first, second) == twice[0], "nothing is decoded again"
-    answer = await http.get(f"/v1/sessions/{session_id}/compare/differences", params={"a": second, "b": first})
-    assert answer.status_code == 404, "the other way round it was not asked before, and the videos are gone"
+    assert await client.differences(session_id, second, first) == twice[0], "nor the other way round"
     await koda.storage.put(kept.key, b"nonsense")
     for number, version in enumerate((await client.versions(session_id)).versions):
         data = await asyncio.to_thread(film, tmp_path / "again.webm", square=number == 0)
@@ -134,3 +139,33 @@ async def test_a_video_that_is_none_is_told(koda: World, client: KodaClient, htt
     answer = await http.get(f"/v1/sessions/{session_id}/compare/differences", params={"a": first.id, "b": second.id})
     assert answer.status_code >= 400 and answer.json()["code"] == "ENCODE_FAILED"
     assert (await until(client, session_id, "preview")).preview is not None
+
+
+async def test_videos_that_lie_elsewhere_are_copied_to_where_a_killed_process_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Far(Storage):
+        """Objects that are no files here."""
+
+        def local_path(self, key: str) -> None:
+            return None
+
+    seen: list[Path] = []
+
+    async def compared(one: Path, other: Path, *, fps: float) -> tuple[float, ...]:
+        assert (one.read_bytes(), other.read_bytes()) == (b"one", b"other")
+        assert one.is_relative_to(tmp_path) and clear_left() == [], "nobody clears it while it is used"
+        seen.append(one)
+        os.close(os.open(one.parent.parent / "lock", os.O_RDONLY))
+        return (0.5,)
+
+    async def hold(sizes: Mapping[str, int]) -> None:
+        assert sizes == {"c": len(b"[0.5]")}
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(comparing, "frame_differences", compared)
+    storage = Far(str(tmp_path / "storage"))
+    await storage.put_many({"a": b"one", "b": b"other"})
+    videos = ComparedVideos("b", "a", fps=30)
+    assert await Comparing().values(storage, videos, user_id="ann", key="c", hold=hold) == (0.5,)
+    assert seen and not seen[0].parent.parent.exists()

@@ -6,6 +6,7 @@ A side is a version of the session, or another session, by what that shows: take
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Query, Request
@@ -97,7 +98,9 @@ async def differences(
     videos = ComparedVideos(video_key_of(one.job), video_key_of(other.job), fps=fps)
     comparing = cast(Comparing, request.app.state.comparing)
     key = comparison_key(row.user_id, row.project_id, row.id, videos.digest)
-    return DifferenceCurve(fps=fps, values=await comparing.values(deps.storage, videos, user_id=row.user_id, key=key))
+    hold = partial(deps.store.hold, row.user_id, holder=row.id)
+    values = await comparing.values(deps.storage, videos, user_id=row.user_id, key=key, hold=hold)
+    return DifferenceCurve(fps=fps, values=values)
 
 
 async def _both(deps: ApiDeps, row: SessionRecord, asked: _Sides) -> tuple[_Side, _Side]:
