@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from koda_ray.events import NewEvent
 from koda_ray.state.json_database import JsonDatabase
@@ -28,12 +29,15 @@ class JsonVersions:
 
     _database: JsonDatabase
 
-    async def versions(self, session_id: str, *, limit: int, before: int | None = None) -> list[VersionRecord]:
+    async def versions(
+        self, session_id: str, *, limit: int, before: int | None = None, job_id: str | None = None
+    ) -> list[VersionRecord]:
         """Read versions, newest first."""
 
         def work(tables: Tables) -> list[VersionRecord]:
-            found = reversed(versions_in(tables, session_id))
-            return [each for each in found if before is None or each.number < before][:limit]
+            newest = reversed(versions_in(tables, session_id))
+            found = (each for each in newest if before is None or each.number < before)
+            return list(islice((each for each in found if job_id is None or each.job_id == job_id), limit))
 
         return await self._database.read(work)
 

@@ -32,11 +32,15 @@ class SqlVersions:
 
     _database: Database
 
-    async def versions(self, session_id: str, *, limit: int, before: int | None = None) -> list[VersionRecord]:
+    async def versions(
+        self, session_id: str, *, limit: int, before: int | None = None, job_id: str | None = None
+    ) -> list[VersionRecord]:
         """Read versions, newest first."""
         query = select(schema.versions).where(_V.session_id == session_id)
         if before is not None:
             query = query.where(_V.number < before)
+        if job_id is not None:
+            query = query.where(_V.job_id == job_id)
         return await self._database.records(VersionRecord, query.order_by(_V.number.desc(), _V.id).limit(limit))
 
     async def version(self, session_id: str, version_id: str) -> VersionRecord:

@@ -128,13 +128,16 @@ def _cut(text: str) -> str:
 class VersionStore(Protocol):
     """A session's versions, whether they count now or not. None of it wakes anybody."""
 
-    async def versions(self, session_id: str, *, limit: int, before: int | None = None) -> list[VersionRecord]:
+    async def versions(
+        self, session_id: str, *, limit: int, before: int | None = None, job_id: str | None = None
+    ) -> list[VersionRecord]:
         """Read versions, newest first.
 
         Args:
             session_id: Whose.
             limit: How many at most.
             before: Only those with a smaller number.
+            job_id: Only the one whose video this job made.
         """
         ...
 

@@ -27,7 +27,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}/compare", tags=["versions"])
 _SESSION = "ses_"
-_PAGE = 200
 _FPS = 60.0
 
 
@@ -113,8 +112,7 @@ async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
         return _Side(row, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
     other = await deps.store.get_session(named, user_id=row.user_id)
     shown = None if other.state.preview is None else other.state.preview.job_id
-    found = await deps.store.versions(other.id, limit=_PAGE)
-    version = next((each for each in found if each.job_id == shown), None)
-    if version is None:
+    found = [] if shown is None else await deps.store.versions(other.id, limit=1, job_id=shown)
+    if not found:
         raise NotFound(f"session {other.id} shows no video yet", code="VIDEO_NOT_READY")
-    return _Side(other, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
+    return _Side(other, found[0], await deps.store.get_job(found[0].job_id, user_id=row.user_id))

@@ -56,6 +56,8 @@ class VersionConformance:
         )
         assert await store.versions(mine.id, limit=2) == [third, second]
         assert await store.versions(mine.id, limit=9, before=2) == [first]
+        assert await store.versions(mine.id, limit=1, job_id="job_1") == [first]
+        assert await store.versions(mine.id, limit=9, job_id="job_none") == []
         assert await store.version(mine.id, second.id) == second
         final = Output(job_id="job_final", video_url="/f")
         complete = _state(mine, 3).model_copy(update={"phase": "complete", "output": final})
