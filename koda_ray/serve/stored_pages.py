@@ -104,20 +104,30 @@ class StoredPages:
             raise no_page() from None
 
     async def _packed(self, key: str) -> bytes:
-        async with self._turn:  # a page asks for all its files at once
-            if key not in self._kept:
-                if (size := await self._storage.size(key)) > _LARGEST_BYTES:
-                    raise InvalidInput(
-                        f"the page has {size:,} bytes, more than the {_LARGEST_BYTES:,} that are played out of a "
-                        "bucket: look at its video",
-                        code="TOO_LARGE",
-                    )
-                data = await self._storage.get(key)
-                while self._kept and sum(map(len, self._kept.values())) + len(data) > self._kept_bytes:
-                    self._kept.popitem(last=False)
-                self._kept[key] = data
+        if (data := self._known(key)) is None:
+            async with self._turn:  # a page asks for all its files at once
+                if (data := self._known(key)) is None:
+                    data = await self._fetch(key)
+        return data
+
+    def _known(self, key: str) -> bytes | None:
+        """Return what is kept, used just now."""
+        if (data := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
-            return self._kept[key]
+        return data
+
+    async def _fetch(self, key: str) -> bytes:
+        if (size := await self._storage.size(key)) > _LARGEST_BYTES:
+            raise InvalidInput(
+                f"the page has {size:,} bytes, more than the {_LARGEST_BYTES:,} that are played out of a "
+                "bucket: look at its video",
+                code="TOO_LARGE",
+            )
+        data = await self._storage.get(key)
+        while self._kept and sum(map(len, self._kept.values())) + len(data) > self._kept_bytes:
+            self._kept.popitem(last=False)
+        self._kept[key] = data
+        return data
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.requests import Request
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -154,3 +156,39 @@ async def test_out_of_a_bucket_its_zip_is_read_once(tmp_path: Path, monkeypatch:
             for path, data in FILES.items():
                 assert (await shown.http.get(f"{url}{path}")).content == data
             assert read == [bundle_key("local", shown.koda.directory.bundle)]
+
+
+async def test_a_page_that_is_kept_waits_for_no_other(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    class Far(Storage):
+        """Objects that are no files here, and of which one comes late."""
+
+        late = ""
+
+        def local_path(self, key: str) -> None:
+            return None
+
+        async def get(self, key: str) -> bytes:
+            if key == self.late:
+                begun.set()
+                await gate.wait()
+            return await super().get(key)
+
+    storage = Far(str(tmp_path / "storage"))
+    first, second = [await store_bundle(storage, "ann", Bundle(FILES | {"n.txt": b"%d" % n})) for n in (1, 2)]
+    pages = StoredPages(storage)
+
+    async def asked(bundle: str) -> int:
+        request = Request({"type": "http", "method": "HEAD", "headers": []})
+        return (await pages.respond(request, user_id="ann", bundle=bundle, path="", headers={})).status_code
+
+    assert await asked(first) == 200
+    storage.late = bundle_key("ann", second)
+    async with asyncio.TaskGroup() as tasks:
+        late = tasks.create_task(asked(second))
+        await begun.wait()
+        async with asyncio.timeout(60):
+            assert await asked(first) == 200
+        gate.set()
+    assert late.result() == 200
