@@ -20,6 +20,8 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import LimitReached
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.serve.unpacking import TooMuchAtOnce, Unpacking
+from koda_ray.state.checkpoint import Manifest, read_files
+from koda_ray.state.storage import Storage
 from tests.sandbox.conftest import write_packages, write_template
 
 from .world import reached, world
@@ -329,6 +331,13 @@ async def test_what_finds_no_room_on_the_disk_is_refused_in_words(tmp_path: Path
 
 async def test_a_zip_keeps_its_room_until_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lies = temporary(monkeypatch, tmp_path / "tmp")
+    read: list[str] = []
+
+    async def watched(storage: Storage, manifest: Manifest) -> dict[str, bytes]:
+        read.append(manifest.id)
+        return await read_files(storage, manifest)
+
+    monkeypatch.setattr("koda_ray.serve.routes.files.read_files", watched)
     async with world(tmp_path) as koda, KodaClient(koda.url) as client:
         koda.directory.hold = {"analyze"}
         session_id = (await client.create("a red ball")).session_id
@@ -342,6 +351,7 @@ async def test_a_zip_keeps_its_room_until_it_is_sent(tmp_path: Path, monkeypatch
         assert 24 * MB < lies_there(lies) <= disk.held_bytes
         async with asyncio.timeout(60):
             assert len(await reader.read(-1)) > 24 * MB
+        assert len(read) == 1, "it is known before how much room it needs"
         await reached(lambda: disk.held_bytes == lies_there(lies) == 0)
         writer.close()
 
