@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import { apart, corrected } from './pair';
+import { describe, expect, it, vi } from 'vitest';
+import { apart, corrected, Pair } from './pair';
 
 describe('apart', () => {
   it('counts what the first has gone on since it drew', () => {
@@ -21,5 +21,26 @@ describe('corrected', () => {
   it('gives up what is far off', () => {
     expect(corrected(0.5, 1, 60)).toBeUndefined();
     expect(corrected(-0.5, 1, 60)).toBeUndefined();
+  });
+});
+
+describe('Pair', () => {
+  const standing = () => ({ currentTime: 0, seeking: false, pause: () => {} });
+  it('has the second go to what was sought last, once it is where it was sent', () => {
+    vi.stubGlobal('cancelAnimationFrame', () => {});
+    const [first, second] = [standing(), standing()];
+    const pair = new Pair(50);
+    pair.first.attach(first as unknown as HTMLVideoElement);
+    pair.attachSecond(second as unknown as HTMLVideoElement);
+    second.seeking = true;
+    const sent = second.currentTime;
+    for (const frame of [10, 20, 30]) pair.seek(frame / 50);
+    expect(second.currentTime).toBe(sent);
+    second.seeking = false;
+    pair.settled();
+    expect(second.currentTime).toBeCloseTo(30.5 / 50);
+    second.currentTime = 0.4; // a video that is shorter than it is said to be does not get there
+    pair.settled();
+    expect(second.currentTime).toBe(0.4);
   });
 });

@@ -42,6 +42,7 @@ export class Pair {
   private leading: HTMLVideoElement | null = null;
   private drawn: Drawn | undefined;
   private rate = 0;
+  private isLate = false;
   private readonly ends = new Set<() => void>();
 
   constructor(private readonly fps: number) {
@@ -99,6 +100,13 @@ export class Pair {
     else this.keepUp();
   };
 
+  /** The second shows a frame that it was sent to: where another was sought meanwhile, it goes on to that. */
+  settled = (): void => {
+    if (!this.isLate) return;
+    this.isLate = false;
+    if (this.rate === 0) this.stand(this.first.shown.time);
+  };
+
   close = (): void => {
     this.ends.forEach((end) => end());
     this.ends.clear();
@@ -129,8 +137,9 @@ export class Pair {
 
   private stand(time: number): void {
     const { second, fps } = this;
-    if (!second || second.seeking) {
-      second?.addEventListener('seeked', () => this.rate === 0 && this.stand(this.first.shown.time), { once: true });
+    if (!second) return;
+    if (second.seeking) {
+      this.isLate = true;
       return;
     }
     const wanted = time + 0.5 / fps;

@@ -56,7 +56,7 @@ export function Videos(compared: Compared) {
       playsInline
       preload="auto"
       aria-label={`${name}: ${nameOf(side)}`}
-      onSeeked={name === 'A' ? clock.first.seen : undefined}
+      onSeeked={name === 'A' ? clock.first.seen : clock.settled}
       onPause={name === 'A' ? clock.first.stopped : undefined}
       onEnded={name === 'A' ? clock.first.ended : undefined}
       onError={() => setGone(name)}
