@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { VersionView } from './client';
-import { beside, lines } from './versions';
+import type { SessionView, VersionView } from './client';
+import { beside, isRestored, lines } from './versions';
 
 const versions = [1, 2, 4].map((number) => ({ number, current: number === 2 }) as VersionView);
 
@@ -17,6 +17,20 @@ describe('beside', () => {
   });
   it('begins at the newest where the one that is chosen is gone', () => {
     expect(beside(versions, 9, -1)?.number).toBe(4);
+  });
+});
+
+describe('isRestored', () => {
+  const state = { phase: 'preview', owes: null } as SessionView['state'];
+  it('holds while the version that was gone back to is shown', () => {
+    expect(isRestored(2, versions, state)).toBe(true);
+    expect(isRestored(1, versions, state)).toBe(false);
+    expect(isRestored(undefined, versions, state)).toBe(false);
+  });
+  it('ends with what is asked for next', () => {
+    expect(isRestored(2, versions, { ...state, phase: 'executing', owes: 'execute' })).toBe(false);
+    expect(isRestored(2, versions, { ...state, owes: 'render_final' })).toBe(false);
+    expect(isRestored(2, versions, { ...state, phase: 'complete' })).toBe(false);
   });
 });
 

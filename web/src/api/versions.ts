@@ -1,7 +1,7 @@
 /** A session's versions, and the one of them that somebody looks at, which stands in the address. */
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useSearchParams } from 'wouter';
-import { ask, Problem, type Schemas, type VersionView } from './client';
+import { ask, Problem, type Schemas, type SessionView, type VersionView } from './client';
 
 /** Versions as they came, oldest first: so many of the newest as one looks through. */
 export function useVersions(sessionId: string): readonly VersionView[] {
@@ -44,6 +44,11 @@ export function beside(versions: readonly VersionView[], number: number | undefi
   const at = versions.findIndex((each) => (number === undefined ? each.current : each.number === number));
   if (at < 0) return step < 0 ? versions.at(-1) : undefined;
   return versions[at + step];
+}
+
+/** Whether a session still shows the version that it was put back to, and nothing was begun since. */
+export function isRestored(number: number | undefined, versions: readonly VersionView[], { phase, owes }: SessionView['state']): boolean {
+  return phase === 'preview' && !owes && versions.some((each) => each.current && each.number === number);
 }
 
 /** A unified diff, line by line: what is a place, what came and what went. */

@@ -3,7 +3,7 @@ import { Columns2, GitFork, History, Star, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
-import { beside, lines, useVersionLabel } from '../api/versions';
+import { beside, isRestored, lines, useVersionLabel } from '../api/versions';
 import type { Send } from '../screens/session';
 import { Button } from './button';
 import { useDraft } from './draft';
@@ -24,7 +24,8 @@ interface Props {
 /** All that was ever shown, as a strip: each can be looked at, gone back to, and be where something else begins. */
 export function Versions({ session, versions, chosen, choose, send, busy }: Props) {
   const list = useRef<HTMLUListElement>(null);
-  const [restored, setRestored] = useState<number>();
+  const [putBack, setPutBack] = useState<number>();
+  const restored = isRestored(putBack, versions, session.state) ? putBack : undefined;
   const step = (by: -1 | 1) => {
     const next = beside(versions, chosen?.number, by);
     return next && (() => choose(next.current ? undefined : next.number));
@@ -47,10 +48,10 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   const restore = async (version: VersionView) => {
     if (!(await send('rewind', { to: version.id }))) return;
     choose(undefined);
-    setRestored(version.number);
+    setPutBack(version.number);
   };
   const undo = async () => {
-    if (await send('rewind', { undo: true })) setRestored(undefined);
+    if (await send('rewind', { undo: true })) setPutBack(undefined);
   };
   return (
     <section aria-labelledby="versions" className="space-y-3">
