@@ -5,6 +5,7 @@ import { stream } from './stream';
 
 export const LOGIN = ['login'];
 const REREAD_MS = 120;
+const RENEWED_BEFORE_MS = 60_000;
 /** What makes a version, or changes which one is shown. */
 const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
 
@@ -59,6 +60,44 @@ export function useSession(id: string) {
     });
   }, [client, id, there]);
   return { ...query, progress, thinking: thinking || query.data?.state.execution?.thinking || '', gone };
+}
+
+/** Where a page's address is asked for, and by what it is kept. */
+export interface PageSource {
+  of: readonly string[];
+  path: string;
+}
+
+/** The page of a session as it is while it is written. */
+export function previewOf(sessionId: string): PageSource {
+  return { of: ['preview', sessionId], path: `/v1/sessions/${sessionId}/preview` };
+}
+
+/** The page of a version as it was built. */
+export function playerOf({ sessionId, versionId }: { sessionId: string; versionId: string }): PageSource {
+  return { of: ['player', versionId], path: `/v1/sessions/${sessionId}/versions/${versionId}/player` };
+}
+
+/** Where a page is seen: for as long as it is looked at, since the address is another one before it runs out. */
+export function usePageLink({ of, path }: PageSource) {
+  return useQuery<Schemas['PreviewLink'], Problem>({
+    queryKey: of,
+    queryFn: () => ask(path, { method: 'POST' }),
+    gcTime: 0,
+    staleTime: Infinity,
+    refetchOnWindowFocus: false,
+    refetchInterval: ({ state: { data } }) =>
+      data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - Date.now() - RENEWED_BEFORE_MS) : false,
+  });
+}
+
+/** The takes of one prompt, newest first; none where there is no group. */
+export function useGroup(group: string | null | undefined) {
+  return useQuery<Schemas['SessionPage'], Problem>({
+    queryKey: ['sessions', 'group', group],
+    queryFn: () => ask(`/v1/sessions?group=${encodeURIComponent(group ?? '')}&limit=10`),
+    enabled: Boolean(group),
+  });
 }
 
 /** Change how a session stands in lists. */

@@ -1,6 +1,6 @@
-import { useQuery } from '@tanstack/react-query';
 import { type CSSProperties, type ReactNode, type RefObject, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
-import { ask, Problem, type Schemas } from '../api/client';
+import type { Schemas } from '../api/client';
+import { playerOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
 import type { Moved } from '../api/moved';
 import { PagePair } from '../api/pages';
@@ -77,8 +77,8 @@ export function Videos(compared: Compared) {
 
 /** Both pages as they were built, with one clock. */
 export function Pages({ leave, ...compared }: Compared & { leave: () => void }) {
-  const [one, other] = [usePage(compared.pair.a), usePage(compared.pair.b)];
-  const problem = one.error ?? other.error;
+  const [one, other] = [usePageLink(playerOf(compared.pair.a)), usePageLink(playerOf(compared.pair.b))];
+  const problem = one.data && other.data ? null : (one.error ?? other.error);
   if (problem)
     return (
       <div className="space-y-3">
@@ -153,18 +153,6 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
       )}
     </>
   );
-}
-
-/** Where a version's page is seen. */
-function usePage({ sessionId, versionId }: Side) {
-  return useQuery<Schemas['PreviewLink'], Problem>({
-    queryKey: ['player', versionId],
-    queryFn: () => ask(`/v1/sessions/${sessionId}/versions/${versionId}/player`, { method: 'POST' }),
-    gcTime: 0,
-    staleTime: Infinity,
-    refetchOnWindowFocus: false,
-    retry: false,
-  });
 }
 
 /** Two pictures beside each other, or one over the other. They stay what they are when that changes. */

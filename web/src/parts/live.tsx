@@ -1,12 +1,11 @@
-import { useQuery } from '@tanstack/react-query';
 import { type CSSProperties, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
-import { ask, Problem, type Schemas } from '../api/client';
+import { ask, type Schemas } from '../api/client';
+import { type PageSource, playerOf, previewOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
 import { Button } from './button';
 import { Said } from './said';
 import { Screen } from './screen';
 
-const RENEWED_BEFORE_MS = 60_000;
 const UNSEEN_MS = 60_000;
 
 type Scenes = Schemas['Plan']['scenes'];
@@ -21,33 +20,23 @@ interface Shown {
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
 export function Live({ sessionId, ...shown }: Shown & { sessionId: string }) {
   useUnseen(shown.leave);
-  return <Linked {...shown} what="The live page" of={['preview', sessionId]} path={`/v1/sessions/${sessionId}/preview`} still={(at) => pictured(sessionId, at)} />;
+  return <Linked {...shown} what="The live page" source={previewOf(sessionId)} still={(at) => pictured(sessionId, at)} />;
 }
 
 /** The page of a version as it was built then: nothing is started for it, and nobody woken. */
 export function Played({ sessionId, versionId, ...shown }: Shown & { sessionId: string; versionId: string }) {
-  return <Linked {...shown} what="The page of this version" of={['player', versionId]} path={`/v1/sessions/${sessionId}/versions/${versionId}/player`} />;
+  return <Linked {...shown} what="The page of this version" source={playerOf({ sessionId, versionId })} />;
 }
 
 interface Source {
   /** What it is, for who does not see it. */
   what: string;
-  /** What the address is kept by, and where it is asked for. */
-  of: readonly string[];
-  path: string;
+  source: PageSource;
   still?: (time: number) => Promise<Blob>;
 }
 
-function Linked({ of, path, leave, ...page }: Shown & Source) {
-  const link = useQuery<Schemas['PreviewLink'], Problem>({
-    queryKey: of,
-    queryFn: () => ask(path, { method: 'POST' }),
-    gcTime: 0,
-    staleTime: Infinity,
-    refetchOnWindowFocus: false,
-    refetchInterval: ({ state: { data } }) =>
-      data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - Date.now() - RENEWED_BEFORE_MS) : false,
-  });
+function Linked({ source, leave, ...page }: Shown & Source) {
+  const link = usePageLink(source);
   if (link.error && !link.data)
     return (
       <div className="space-y-3">
@@ -71,7 +60,7 @@ function Linked({ of, path, leave, ...page }: Shown & Source) {
   );
 }
 
-function Page({ what, name, url, wide, scenes, still }: Omit<Shown & Source, 'leave' | 'of' | 'path'> & { url: string }) {
+function Page({ what, name, url, wide, scenes, still }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
   const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
   const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);

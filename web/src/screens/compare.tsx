@@ -3,7 +3,7 @@ import { ArrowLeft, ArrowLeftRight, Check, Columns2, Contrast, Film, FlipHorizon
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { ask, command, Problem, type Schemas, type SessionView } from '../api/client';
-import { useSession } from '../api/hooks';
+import { useGroup, useSession } from '../api/hooks';
 import { useVersions } from '../api/versions';
 import { type Mode, nameOf, Pages, type Pairing, type Side, Videos } from '../parts/both';
 import { Button } from '../parts/button';
@@ -73,7 +73,7 @@ export function Compare({ id }: { id: string }) {
 
 function Choice({ name, session, chosen, side, choose }: { name: 'A' | 'B'; session: SessionView; chosen: string; side: Side | undefined; choose: (to: string) => void }) {
   const versions = useVersions(session.id);
-  const takes = useTakes(session);
+  const takes = (useGroup(session.state.group).data?.sessions ?? []).filter(({ videoUrl }) => videoUrl).toReversed();
   const known = versions.some(({ id }) => id === chosen) || takes.some(({ id }) => id === chosen);
   return (
     <label className={`min-w-0 ${name === 'A' ? 'max-sm:w-[calc(100%-3.5rem)]' : 'max-sm:w-full'}`}>
@@ -99,17 +99,6 @@ function Choice({ name, session, chosen, side, choose }: { name: 'A' | 'B'; sess
       </select>
     </label>
   );
-}
-
-/** Other takes that show something. */
-function useTakes(session: SessionView) {
-  const { group } = session.state;
-  const found = useQuery<Schemas['SessionPage'], Problem>({
-    queryKey: ['sessions', 'group', group],
-    queryFn: () => ask(`/v1/sessions?group=${encodeURIComponent(group ?? '')}&limit=10`),
-    enabled: Boolean(group),
-  });
-  return (found.data?.sessions ?? []).filter(({ videoUrl }) => videoUrl).toReversed();
 }
 
 function Modes({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {

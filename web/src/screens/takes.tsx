@@ -1,9 +1,9 @@
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { Columns2, Film, Play } from 'lucide-react';
 import { useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { ask, command, Problem, type Schemas, type SessionSummary } from '../api/client';
-import { useFollowed } from '../api/hooks';
+import { command, Problem, type SessionSummary } from '../api/client';
+import { useFollowed, useGroup } from '../api/hooks';
 import { Button } from '../parts/button';
 import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
@@ -12,10 +12,7 @@ import { Missing } from './missing';
 /** Several takes of one prompt beside each other: made together, seen together, and one of them goes on. */
 export function Takes({ group }: { group: string }) {
   const client = useQueryClient();
-  const found = useQuery<Schemas['SessionPage'], Problem>({
-    queryKey: ['sessions', 'group', group],
-    queryFn: () => ask(`/v1/sessions?group=${encodeURIComponent(group)}&limit=10`),
-  });
+  const found = useGroup(group);
   const takes = (found.data?.sessions ?? []).toReversed();
   useFollowed(takes, client);
   const [busy, setBusy] = useState(false);
