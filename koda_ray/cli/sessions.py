@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -34,12 +35,16 @@ from koda_ray.console.exits import Exit, Left
 from koda_ray.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
     from koda_ray.client import KodaClient
     from koda_ray.console.job import NewJob
-    from koda_ray.wire import CommandAccepted
+    from koda_ray.wire import ApprovalPage, CommandAccepted, HistoryView, VersionPage
 
 __all__ = ["app"]
 
+P = TypeVar("P", bound="BaseModel")
 DEMO_PROMPT = "Create a bouncing ball animation, playful"
 DEMO_OUT = Path("out/bouncing-ball")
 app = typer.Typer()
@@ -210,21 +215,12 @@ def approvals(
     server: Server = None,
 ) -> None:
     """Show what a session asked of a person, newest first: tool calls with what they would change, plans, previews."""
-    from rich.console import Console
-
-    from koda_ray.client import KodaClient
-    from koda_ray.console.job import require_server
     from koda_ray.console.summary import print_approvals
 
-    async def read() -> Any:
-        async with KodaClient(require_server(server)) as client:
-            return await client.approvals(session, pending=pending, limit=limit, before=before)
+    def read(client: KodaClient) -> Awaitable[ApprovalPage]:
+        return client.approvals(session, pending=pending, limit=limit, before=before)
 
-    page = run(read())
-    if json:
-        typer.echo(page.model_dump_json(indent=2))
-    else:
-        print_approvals(Console(highlight=False), session, page)
+    _show(session, server, read, print_approvals, json=json)
 
 
 @app.command("permissions")
@@ -300,21 +296,12 @@ def history(
     server: Server = None,
 ) -> None:
     """List where a session can go back to (koda rewind), or another begin (koda fork), newest first."""
-    from rich.console import Console
-
-    from koda_ray.client import KodaClient
-    from koda_ray.console.job import require_server
     from koda_ray.console.summary import print_history
 
-    async def read() -> Any:
-        async with KodaClient(require_server(server)) as client:
-            return await client.history(session, limit=limit, before=before)
+    def read(client: KodaClient) -> Awaitable[HistoryView]:
+        return client.history(session, limit=limit, before=before)
 
-    found = run(read())
-    if json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        print_history(Console(highlight=False), session, found)
+    _show(session, server, read, print_history, json=json)
 
 
 @app.command()
@@ -326,21 +313,12 @@ def versions(
     server: Server = None,
 ) -> None:
     """List the previews that a session has shown, newest first: koda rewind and koda fork go to each of them."""
-    from rich.console import Console
-
-    from koda_ray.client import KodaClient
-    from koda_ray.console.job import require_server
     from koda_ray.console.summary import print_versions
 
-    async def read() -> Any:
-        async with KodaClient(require_server(server)) as client:
-            return await client.versions(session, limit=limit, before=before)
+    def read(client: KodaClient) -> Awaitable[VersionPage]:
+        return client.versions(session, limit=limit, before=before)
 
-    found = run(read())
-    if json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        print_versions(Console(highlight=False), session, found)
+    _show(session, server, read, print_versions, json=json)
 
 
 @app.command()
@@ -501,6 +479,31 @@ def delete(
 
     run(work())
     typer.echo(f"deleted {session}")
+
+
+def _show(
+    session: str,
+    server: str | None,
+    read: Callable[[KodaClient], Awaitable[P]],
+    show: Callable[[Console, str, P], None],
+    *,
+    json: bool,
+) -> None:
+    """Read a page of a session's from the server that runs, and print it: for a person, or as JSON."""
+    from rich.console import Console
+
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+
+    async def work() -> P:
+        async with KodaClient(require_server(server)) as client:
+            return await read(client)
+
+    page = run(work())
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+    else:
+        show(Console(highlight=False), session, page)
 
 
 def _arguments(text: str | None) -> dict[str, Any] | None:
