@@ -114,7 +114,8 @@ def _column(digits: str | None, *, first: int) -> int | None:
 
 
 def _relative(file: str) -> str:
-    path = plain(file, _MAX_FILE_CHARS).strip().removeprefix("file://").partition("?")[0].lstrip("\0")
+    named = file.strip().removeprefix("file://").partition("?")[0].lstrip("\0")  # so Rollup marks what is no file
+    path = plain(named, _MAX_FILE_CHARS)
     head, mark, tail = path.partition("/project/")
     return tail if mark and head.startswith("/") else path
 

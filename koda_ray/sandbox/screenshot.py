@@ -135,9 +135,10 @@ async def _remove(sandbox: Sandbox, path: str) -> None:
 
 
 def _failed(done: CommandResult, at_s: float) -> SandboxError:
-    said = plain(done.stderr.strip()[-_SAID_CHARS:], _SAID_CHARS)
+    raw = done.stderr.strip()[-_SAID_CHARS:]
+    said = plain(raw, _SAID_CHARS)
     if done.exit_code == _DOES_NOT_BUILD:
-        problems = parse_build(said)
+        problems = parse_build(raw)  # which knows colours by what begins them
         words = "; ".join(f"{one.file}:{one.line}: {one.message}" if one.file else one.message for one in problems[:3])
         return _capture_failed(f"the project does not build, so there is no page; mend it: {words or said[-800:]}")
     if done.exit_code == _NO_BROWSER:

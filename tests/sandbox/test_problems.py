@@ -93,6 +93,11 @@ def test_what_a_build_prints_can_be_stored_and_shown() -> None:
     assert problem.file is not None and len(problem.file) <= 1024
 
 
+def test_what_marks_a_virtual_file_is_none_of_its_name() -> None:
+    [problem] = parse_build("\0/home/user/project/src/App.tsx (3:8): x")
+    assert (problem.file, problem.line) == ("src/App.tsx", 3)
+
+
 def test_where_an_import_is() -> None:
     source = "// './a' is not it\nimport {\n  a,\n} from \"./a\";\n"
     assert import_position('import "./a";', "./a") == (1, 8)

@@ -88,6 +88,14 @@ async def test_a_picture_that_cannot_be(sandbox: LocalSandbox) -> None:
     assert caught.value.code == "CAPTURE_FAILED" and "does not build" in caught.value.message
 
 
+async def test_colours_hide_no_place_of_what_does_not_build(project_box: LocalSandbox) -> None:
+    said = "\\u001b[31msrc/App.tsx:2:1: ERROR: Unexpected\\u001b[39m"
+    await project_box.write_files({"vite.config.ts": f'console.error("{said}"); process.exit(1);'.encode()})
+    with pytest.raises(SandboxError) as caught:
+        await screenshot(project_box, 0.0, clock=CLOCK)
+    assert "src/App.tsx:2: Unexpected" in caught.value.message and "\ufffd" not in caught.value.message
+
+
 def test_what_comes_out_is_looked_at() -> None:
     """A picture comes from where hostile code runs, which may put anything in its place."""
     file = io.BytesIO()
