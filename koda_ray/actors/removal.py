@@ -27,7 +27,7 @@ from koda_ray.state.storage import Storage, bundle_key, bundle_prefix, render_pr
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "forget_bundle", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
+__all__ = ["Removal", "forget_absent", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
 
 _MANY = 10_000
 _AT_ONCE = 500
@@ -64,9 +64,9 @@ async def remove_asset(asset_id: str, user_id: str, *, store: Store, storage: St
         await storage.delete(removed.key)
 
 
-async def forget_bundle(user_id: str, bundle: str, *, store: Store, storage: Storage) -> None:
-    """Count a bundle no more, where it is not there any more."""
-    if not await storage.exists(key := bundle_key(user_id, bundle)):
+async def forget_absent(user_id: str, key: str, *, store: Store, storage: Storage) -> None:
+    """Count an object no more, where it is not there any more."""
+    if not await storage.exists(key):
         await store.forget(user_id, [key])
 
 
@@ -111,12 +111,9 @@ class Removal:
         own = session_prefix(closed.user_id, closed.project_id, closed.id)
         shared = {key for key, is_shared in named.items() if is_shared}
         lying = [stored.key for stored in await self._storage.look_below(own) if stored.key not in shared]
-        for key in named.keys() - shared:
-            if not key.startswith(f"{own}/"):
-                await self._storage.delete(key)
+        await self._storage.delete_many(key for key in named.keys() - shared if not key.startswith(f"{own}/"))
         if any(key.startswith(f"{own}/") for key in shared):
-            for key in lying:
-                await self._storage.delete(key)
+            await self._storage.delete_many(lying)
         else:
             await self._storage.delete_prefix(own)
         await self._store.forget(closed.user_id, lying)
@@ -171,7 +168,8 @@ class Removal:
                     await self._storage.delete_prefix(prefix)
                     gone += [stored.key for stored in found]
             await self._store.forget(closed.user_id, gone)  # what this is cut off before, the sweep finds
-            await forget_bundle(closed.user_id, bundle, store=self._store, storage=self._storage)
+            key = bundle_key(closed.user_id, bundle)
+            await forget_absent(closed.user_id, key, store=self._store, storage=self._storage)
 
     async def _others(self, user_id: str) -> list[JobRecord]:
         """Return the user's jobs that stay."""

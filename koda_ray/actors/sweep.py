@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from koda_ray.actors.removal import forget_bundle, remove_asset, remove_unneeded, results_of
+from koda_ray.actors.removal import forget_absent, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
@@ -34,6 +34,7 @@ from koda_ray.state.storage import (
     ContentKind,
     Storage,
     Stored,
+    bundle_key,
     bundle_prefix,
     content_prefix,
     render_prefix,
@@ -334,8 +335,8 @@ class Sweep:
                 yield await self._bundle(user_id, folder, limit)
             else:
                 yield await self._remove(kind, folder, limit)
-                if kind == "units" and not await self._storage.exists(key := f"{folder}/video"):
-                    await self._store.forget(user_id, [key])
+                if kind == "units":
+                    await forget_absent(user_id, f"{folder}/video", store=self._store, storage=self._storage)
 
     async def _count_units(self, user_id: str, prefix: str, found: Collection[Stored]) -> int:
         """Count parts that are there and were not: from before they were, or of a process that was cut off."""
@@ -354,7 +355,7 @@ class Sweep:
             return 1
         async with holding(self._store, lock, lease_s=CONTENT_LEASE.total_seconds()) as held:
             cost = await self._remove("bundles", folder, limit, may=held.check)
-            await forget_bundle(user_id, bundle, store=self._store, storage=self._storage)
+            await forget_absent(user_id, bundle_key(user_id, bundle), store=self._store, storage=self._storage)
             return cost
 
     async def _result(self, user_id: str, job_id: str) -> int:
