@@ -87,7 +87,8 @@ def put_version(
     if state is not None and finished is not None:
         preview_job, final_job = finished
         mine = (_V.session_id == state.session_id, _V.job_id == preview_job)
-        connection.execute(update(schema.versions).where(*mine).values(final_job_id=final_job))
+        other = _V.final_job_id.is_distinct_from(final_job)  # each commit of a finished session says it again
+        connection.execute(update(schema.versions).where(*mine, other).values(final_job_id=final_job))
     preview = shown_in(state, events)
     if state is None or preview is None:
         return False
