@@ -287,9 +287,11 @@ def _asked(state: NodeState) -> Literal["question", "plan", "preview"] | None:
 
 def _asking_call(past: Past, asks: str | None) -> str | None:
     """Find the call that put the question or the plan to the person, where it has no answer at the point."""
+    asked = [each.call_id for each in past.approvals if each.kind == asks and each.call_id is not None]
+    if not asked:
+        return None  # nothing of what was said has to be read for that
     open_ = {call.block["id"] for call in open_at(past.messages)}
-    asked = [each.call_id for each in past.approvals if each.kind == asks and each.call_id in open_]
-    return asked[-1] if asked else None
+    return next((each for each in reversed(asked) if each in open_), None)
 
 
 def _beads(past: Past, state: NodeState) -> list[BeadRecord]:

@@ -178,11 +178,14 @@ def subagents_at(
         at: The present time.
         names: What agents are called from now on.
     """
+    subagents = subagents_among(past.beads)
+    if not subagents:
+        return []  # nothing of what was said has to be read for that
     spoke_at: dict[str, datetime] = {}
     for message in past.messages:
         spoke_at[message.agent] = max(message.created_at, spoke_at.get(message.agent, message.created_at))
     found: list[BeadRecord] = []
-    for each in subagents_among(past.beads).values():
+    for each in subagents.values():
         if each.id not in spoke_at:
             continue
         update: dict[str, object] = {"parent": (names or {}).get(each.parent, each.parent)}
