@@ -129,7 +129,7 @@ async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(worl
 
     def respond(request: Json) -> Answer:
         if is_subagent(request):
-            gate.wait(60)
+            gate.wait()  # for as long as the plan takes: one that went on by itself would ask before it
             return lists(request)
         planned = '"planAccepted": true' in request["messages"][-1]["content"][-1]["text"]
         if request.get("tools") and not planned and not results(request, "subagent_spawn"):
