@@ -3,7 +3,8 @@
 A checkpoint's files, its list, built pages and rendered parts are stored once, however many name them, so no row of
 theirs says what a user takes. Here each object has a row of its own, written before the object is: what is stored is
 counted, whoever is cut off when. (Of a part, which a worker without a database stores, it is written with the row of
-the first unit that has it.) Pictures that agents took are counted here as well, for their session.
+the first unit that has it.) Pictures that agents took, and by how much two videos differ, are counted here as well, for
+their session.
 
 A session is among the holders of what its checkpoints name; when it is deleted, what nobody else holds is marked to go,
 removed, and forgotten, in this order. Whoever comes to hold what is marked waits until it is gone, and stores it anew.
