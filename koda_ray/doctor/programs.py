@@ -13,7 +13,7 @@ __all__ = ["browser", "ffmpeg", "fonts", "node", "page", "playwright", "python",
 _GROUP = "Programs"
 _IMPORT_S = 60.0  # it is large, and the first time it is compiled
 _SETUP = "run ./koda setup"
-_VITE_NEEDS = "Vite 7 needs node 20.19 or newer, or 22.12 or newer"
+_VITE_NEEDS = "Vite 8 needs node 20.19 or newer, or 22.12 or newer"
 # Debian's names are scripts that read the environment; the binaries behind them are what a render starts.
 _SHELLS = ("/usr/lib/chromium/chromium-headless-shell", "chromium-headless-shell", "chrome-headless-shell")
 # Ubuntu's chromium-browser is not among them: it is a stub for a snap, which cannot run isolated.

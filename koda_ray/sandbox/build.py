@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from koda_ray.errors import CommandTimeout, KodaError, NotFound, QuotaExceeded, SandboxNotFound
 from koda_ray.sandbox.base import Sandbox
-from koda_ray.sandbox.problems import BuildProblem, import_position, parse_build, parse_types
+from koda_ray.sandbox.problems import BuildProblem, export_position, import_position, parse_build, parse_types
 
 __all__ = ["MAX_BUNDLE_BYTES", "MAX_BUNDLE_FILES", "BuildProblem", "BuildResult", "build", "export"]
 
@@ -142,8 +142,8 @@ def _too_large(count: int, size: int) -> QuotaExceeded:
 
 
 async def _placed(sandbox: Sandbox, problem: BuildProblem) -> BuildProblem:
-    """Find the line of an import that could not be resolved; Rollup names only the file."""
-    if problem.line is not None or problem.missing_import is None or problem.file is None:
+    """Find the line of what could not be imported: bundlers name only the file, or the line in what they made of it."""
+    if problem.file is None or (problem.missing_import is None and problem.missing_export is None):
         return problem
     try:
         (data,) = (await sandbox.read_files([problem.file], most_bytes=_SOURCE_BYTES)).values()
@@ -151,5 +151,9 @@ async def _placed(sandbox: Sandbox, problem: BuildProblem) -> BuildProblem:
         raise
     except KodaError:
         return problem
-    at = import_position(data.decode("utf-8", "replace"), problem.missing_import)
+    source = data.decode("utf-8", "replace")
+    if problem.missing_import is not None:
+        at = import_position(source, problem.missing_import)
+    else:
+        at = export_position(source, problem.missing_export or "")
     return problem if at is None else replace(problem, line=at[0], column=at[1])

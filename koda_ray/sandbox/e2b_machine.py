@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "NO_COLOR": "1",
     "CI": "1",
     "npm_config_update_notifier": "false",
+    "VITE_CONFIG_NATIVE_IGNORE_WARNING": "true",
 }
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # the namespace's first process is a shell, so that the command is an ordinary one to which signals do what they do

@@ -61,7 +61,7 @@ PACKAGES = "/opt/koda/node_modules"
 AGENT_LABEL = "koda.agent"
 
 SUITE = "trixie"
-"""The first Debian with a node that Vite 7 takes."""
+"""The first Debian with a node that Vite 8 takes."""
 
 _BASE_TIMEOUT_S = 1800
 _UP_TO_DATE = timedelta(days=30)

@@ -314,6 +314,7 @@ def base_environment(node: NodeRuntime, limits: ResourceLimits) -> dict[str, str
         "NO_COLOR": "1",
         "CI": "1",
         "npm_config_update_notifier": "false",
+        "VITE_CONFIG_NATIVE_IGNORE_WARNING": "true",
         # node asks the machine how much memory there is, not the sandbox: told, it collects instead of being killed
         "NODE_OPTIONS": f"--max-old-space-size={limits.memory_bytes * 3 // 4 // (1024 * 1024)}",
     }

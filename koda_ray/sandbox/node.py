@@ -21,7 +21,7 @@ from koda_ray.errors import Missing
 __all__ = ["MIN_NODE", "NodeRuntime", "find_node"]
 
 MIN_NODE = "20.19"
-"""What Vite 7 takes: 20.19 or newer of 20, 22.12 or newer after it."""
+"""What Vite 8 takes: 20.19 or newer of 20, 22.12 or newer after it."""
 _INSIDE = PurePosixPath("/opt/node")
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32")
 _LINKED = re.compile(r"^\t(?P<name>\S+) => (?P<path>/\S+|not found)", re.MULTILINE)

@@ -5,7 +5,7 @@ write. Vite's client needs a sign of life, which nobody answers, and to say that
 so that those which import it get one; the server takes that once for each update. All else is dropped without a word:
 a client whose socket ends would load the page anew for ever.
 
-Source: Vite 7, ``client/client.ts`` and ``server/environment.ts`` (``vite:invalidate``).
+Source: Vite 8, ``client/client.ts`` and ``server/environment.ts`` (``vite:invalidate``).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import path from 'node:path';
 import type { UserConfig } from 'vite';
 import { shortImports } from './vite/barrels';
 import { bundledFonts } from './vite/fonts';
+import { namedJson } from './vite/json';
 import { runtimeInFront } from './vite/redirect';
 import { theatreState } from './vite/theatre-state';
 
@@ -28,7 +29,9 @@ export default async ({ command }: { command: 'build' | 'serve' }): Promise<User
     root,
     base: command === 'build' ? './' : basePath(env.KODA_BASE),
     cacheDir: '.vite',
-    plugins: [react(), runtimeInFront(root), shortImports(root), bundledFonts(root), theatreState(root)],
+    // whose errors name the file, as PostCSS's do not
+    css: { transformer: 'lightningcss' },
+    plugins: [react(), runtimeInFront(root), shortImports(root), bundledFonts(root), namedJson(), theatreState(root)],
     resolve: {
       // One scheduler for the DOM and for fiber, so that settle.ts can tell when both have nothing left to do.
       alias: [{ find: /^scheduler$/, replacement: createRequire(realpathSync(reactDom)).resolve('scheduler') }],
@@ -42,11 +45,11 @@ export default async ({ command }: { command: 'build' | 'serve' }): Promise<User
       modulePreload: { polyfill: false },
       reportCompressedSize: false,
       sourcemap: true,
-      rollupOptions: {
+      rolldownOptions: {
         output: {
           // positions are enough to find a page error's file and line; the sources would triple the bundle
           sourcemapExcludeSources: true,
-          manualChunks: (id) => (id.includes('/node_modules/') ? 'vendor' : undefined),
+          codeSplitting: { groups: [{ name: 'vendor', test: /\/node_modules\// }] },
         },
         onwarn(warning, warn) {
           if (warning.code === 'MODULE_LEVEL_DIRECTIVE' || warning.code === 'EVAL') return;

@@ -30,13 +30,16 @@ def using(line: str) -> bytes:
 @pytest.mark.parametrize(
     ("files", "expected", "words"),
     [
-        ({"src/App.tsx": APP.replace(b"return", b"const x = ;\n  return")}, ("src/App.tsx", 2, 13), 'Unexpected ";"'),
+        ({"src/App.tsx": APP.replace(b"return", b"const x = ;\n  return")}, ("src/App.tsx", 2, 13), "Unexpected token"),
         ({"src/App.tsx": APP.replace(b"hello", b"<b>hello")}, ("src/App.tsx", 2, None), "closing"),
         ({"src/App.tsx": b"// first\n" + using("import { a } from './nowhere';")}, ("src/App.tsx", 2, 19), "./nowhere"),
         ({"src/App.tsx": using("import gsap from 'gsap';")}, ("src/App.tsx", 1, 18), "gsap"),
         (
-            {"src/App.tsx": using("import { x } from './utils/x';"), "src/utils/x.ts": b"export const y = 1;\n"},
-            ("src/App.tsx", 1, 10),
+            {
+                "src/App.tsx": b"// first\n" + using("import { x } from './utils/x';"),
+                "src/utils/x.ts": b"export const y = 1;\n",
+            },
+            ("src/App.tsx", 2, 10),
             '"x" is not exported by "src/utils/x.ts"',
         ),
         (
@@ -44,9 +47,15 @@ def using(line: str) -> bytes:
             ("src/d.json", 2, None),
             "JSON",
         ),
+        (
+            {"src/App.tsx": b"import './a.css';\n" + APP, "src/a.css": b".a {\n  color: red;\n}}\n  wrong"},
+            ("src/a.css", 4, None),
+            "Unexpected end of input",
+        ),
         ({"vite.config.ts": b"export default {\n  root: \n};\n"}, ("vite.config.ts", 3, 1), "Unexpected"),
+        ({"vite.config.ts": b"throw new Error('broken');\n"}, ("vite.config.ts", None, None), "broken"),
     ],
-    ids=["syntax", "jsx", "file", "package", "export", "json", "config"],
+    ids=["syntax", "jsx", "file", "package", "export", "json", "css", "config", "thrown"],
 )
 @pytest.mark.full
 async def test_what_does_not_build_says_where(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koda_ray.sandbox.problems import import_position, parse_build, parse_types
+from koda_ray.sandbox.problems import export_position, import_position, parse_build, parse_types
 
 _STACK = "\n    at failureErrorWithLog (/home/user/project/node_modules/esbuild/lib/main.js:1752:15)\n"
 
@@ -12,6 +12,48 @@ _STACK = "\n    at failureErrorWithLog (/home/user/project/node_modules/esbuild/
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
+        (
+            "\x1b[31merror during build:\x1b[0m\nBuild failed with 2 errors:\n\n"
+            "\x1b[31m[builtin:vite-transform] \x1b[0mExpected corresponding JSX closing tag for 'b'.\n"
+            "   \x1b[38;5;246m\u256d\x1b[0m\x1b[38;5;246m\u2500\x1b[0m\x1b[38;5;246m[\x1b[0m src/App.tsx:1:50 "
+            "\x1b[38;5;246m]\x1b[0m\n   \u2502\n 1 \u2502 export default function App() { return <div><b></div>; }\n"
+            "\u2500\u2500\u2500\u256f\n\n"
+            "[builtin:vite-transform] Unexpected token\n   \u256d\u2500[ src/App.tsx:1:56 ]\n   \u2502\n"
+            "\u2500\u2500\u2500\u256f\n"
+            "\n    at aggregate (file:///home/user/project/node_modules/rolldown/dist/shared/error.mjs:50:18) {\n"
+            "  errors: [Getter/Setter]\n}\n",
+            [
+                ("src/App.tsx", 1, 50, "Expected corresponding JSX closing tag for 'b'."),
+                ("src/App.tsx", 1, 56, "Unexpected token"),
+            ],
+        ),
+        (
+            "error during build:\nBuild failed with 1 error:\n\n"
+            "[plugin vite:css] /home/user/project/src/a.css:4:8\n"
+            "SyntaxError: [lightningcss] Unexpected end of input\n\n",
+            [("src/a.css", 4, 9, "SyntaxError: [lightningcss] Unexpected end of input")],
+        ),
+        (
+            "error during build:\nBuild failed with 1 error:\n\n"
+            "Error: [vite]: Rolldown failed to resolve import \"gsap\" from \"/home/user/project/src/App.tsx\".\n"
+            "This is most likely unintended because it can break your application at runtime.\n",
+            [("src/App.tsx", None, None, 'Rolldown failed to resolve import "gsap" from "src/App.tsx".')],
+        ),
+        (
+            "failed to load config from /home/user/project/vite.config.ts\nerror during build:\nError: broken\n",
+            [("vite.config.ts", None, None, "Error: broken")],
+        ),
+        (
+            "error during build:\nBuild failed with 1 error:\n\n[builtin:x] plugin `builtin:x` threw an error\n\n"
+            "Caused by:\n    expected `:`\n\nStack backtrace:\n   0: <unknown>\n   1: <unknown>\n\n"
+            "  errors: [Getter/Setter]\n}\n",
+            [
+                (
+                    None, None, None,
+                    "[builtin:x] plugin `builtin:x` threw an error\nCaused by:\n    expected `:`\nStack backtrace:",
+                )
+            ],
+        ),
         (
             "error during build:\n[vite:esbuild] Transform failed with 2 errors:\n"
             "/home/user/project/src/App.tsx:2:12: ERROR: Unexpected \";\"\n"
@@ -105,9 +147,19 @@ def test_where_an_import_is() -> None:
     assert import_position("const a = await import(`./a`);", "./a") == (1, 24)
 
 
+def test_where_a_name_is_imported() -> None:
+    source = (
+        "const x = 1;\nimport type { y } from './a';\nimport {\n  xy,\n  x,\n} from './a';\nexport { $x } from './a';\n"
+    )
+    assert export_position(source, "x") == (5, 3)
+    assert export_position(source, "$x") == (7, 10)
+    assert export_position(source, "z") is None
+    assert export_position("import " * 100_000 + "x", "z") is None
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("begun", ["", "error during build:\n[x] "])
-@pytest.mark.parametrize("again", ["[postcss] ", "\n", "/a", "a:1:1: ERROR: ", "x (", "(1:1)"])
+@pytest.mark.parametrize("begun", ["", "error during build:\n[x] ", "[plugin x] ", "[x] y\n   \u256d\u2500[ "])
+@pytest.mark.parametrize("again", ["1:1\n", "[postcss] ", "\n", "/a", "a:1:1: ERROR: ", "x (", "(1:1)"])
 def test_what_a_build_prints_takes_no_longer_for_being_long(begun: str, again: str) -> None:
     """It is a stranger's, and read by whoever serves everybody: half a megabyte of tags took three minutes."""
     assert parse_build(begun + again * (500_000 // len(again)))

@@ -30,10 +30,10 @@ def evaluate(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     """Evaluate an expression with everything of easing.ts in scope as `u`."""
     folder = tmp_path_factory.mktemp("easing")
     settings = Settings()
-    esbuild = settings.node_modules_path.resolve() / "esbuild" / "bin" / "esbuild"
+    rolldown = settings.node_modules_path.resolve() / "rolldown" / "bin" / "cli.mjs"
     source = settings.template_path / "src" / "utils" / "easing.ts"
     out = folder / "easing.mjs"
-    done = node(folder, str(esbuild), str(source), "--bundle", "--format=esm", f"--outfile={out}")
+    done = node(folder, str(rolldown), str(source), "--format=esm", f"--file={out}")
     assert done.returncode == 0, done.stderr
 
     def run(expression: str) -> Any:

@@ -94,13 +94,14 @@ _FILES = {
 
 @cache
 def _bundled(source: bytes) -> bytes:
-    """Return a script of React with what it imports, as the template's own esbuild makes it."""
-    program = next((_modules() / "@esbuild").glob("*/bin/esbuild"))
-    line = [str(program), "--bundle", "--format=esm", "--loader=jsx", "--jsx=automatic", "--minify"]
-    line += ["--define:process.env.NODE_ENV='production'", "--define:import.meta.env={}", "--log-level=error"]
+    """Return a script of React with what it imports, as the template's own bundler makes it."""
     with tempfile.TemporaryDirectory(prefix="reference-") as folder:
         Path(folder, "node_modules").symlink_to(_modules())
-        return subprocess.run(line, input=source, stdout=subprocess.PIPE, cwd=folder, check=True).stdout
+        Path(folder, "page.jsx").write_bytes(source)
+        line = ["node", str(_modules() / "rolldown" / "bin" / "cli.mjs"), "page.jsx", "--file=page.js", "--minify"]
+        line += ["--transform.define", "process.env.NODE_ENV:'production',import.meta.env:{}", "--logLevel=silent"]
+        subprocess.run(line, stdout=subprocess.DEVNULL, cwd=folder, check=True)
+        return Path(folder, "page.js").read_bytes()
 
 
 def _fonts(package: str, text: str) -> dict[str, bytes]:

@@ -34,7 +34,8 @@ async def test_the_environment_of_the_backend_is_not_there(
     mark = _told(kind, gvisor="KODA_COMMAND")
     names = {line.split("=")[0] for line in (await sandbox.run(("env",))).stdout.splitlines()}
     assert names <= {"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "NO_COLOR", "CI", "PWD",
-                     "NODE_OPTIONS", "npm_config_update_notifier", "_", *mark}  # fmt: skip
+                     "NODE_OPTIONS", "npm_config_update_notifier", "VITE_CONFIG_NATIVE_IGNORE_WARNING", "_",
+                     *mark}  # fmt: skip
 
 
 @gvisor_too
