@@ -1,15 +1,19 @@
-"""A client that hangs up in the middle of a stream is no error, and leaves no traceback in the log.
+"""A client that hangs up in the middle of a stream, its own or ours, is no error, and leaves no traceback in the log.
 
 FastAPI closes a stream's receiving end before it stops what still sends into it, so a client that goes away during a
-burst of events ends the request with `anyio.BrokenResourceError`. Whatever else ended it is raised as before.
+burst of events ends the request with `anyio.BrokenResourceError`; one that goes away while its body is read, with
+Starlette's `ClientDisconnect`. Whatever else ended it is raised as before.
 """
 
 from __future__ import annotations
 
 from anyio import BrokenResourceError
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["HangUps"]
+
+_HUNG_UP = (BrokenResourceError, ClientDisconnect)
 
 
 class HangUps:
@@ -22,9 +26,9 @@ class HangUps:
         """Serve a connection."""
         try:
             await self._app(scope, receive, send)
-        except BrokenResourceError:
+        except _HUNG_UP:
             return
         except BaseExceptionGroup as group:
-            rest = group.split(BrokenResourceError)[1]
+            rest = group.split(_HUNG_UP)[1]
             if rest is not None:
                 raise rest from None

@@ -211,7 +211,9 @@ def begin(path: str, size: int | None, part: bytes) -> bytes:
 FILE = "/v1/sandboxes/sbx_none/files/sent"
 
 
-async def test_what_is_received_takes_room_on_the_disk_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_received_takes_room_on_the_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lies = temporary(monkeypatch, tmp_path / "tmp")
     async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64, KODA_MAX_BODY_MB=12) as koda:
         disk: Unpacking = koda.app.state.disk
@@ -233,6 +235,7 @@ async def test_what_is_received_takes_room_on_the_disk_first(tmp_path: Path, mon
         for writer in (waits, grows):  # who hangs up leaves nothing
             writer.close()
         await reached(lambda: disk.held_bytes == lies_there(lies) == 0)
+    assert "a bug" not in capsys.readouterr().out
 
 
 async def test_what_was_taken_too_much_is_given_back() -> None:
