@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -70,7 +70,7 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
     """
     found = os.environ if environment is None else environment
     if named := found.get("KODA_DATA_DIR"):
-        return Path(named)
+        return Path(named).absolute()
     if (REPO_ROOT / "koda").is_file() and (REPO_ROOT / "pyproject.toml").is_file():
         return REPO_ROOT / "data"
     import platformdirs  # a checkout has no use for it
@@ -82,6 +82,19 @@ def data_dir(environment: Mapping[str, str] | None = None) -> Path:
     if folder is None or not folder.is_absolute():
         raise InvalidInput("this user has no home folder to keep data in: set KODA_DATA_DIR to a folder, or HOME")
     return folder
+
+
+def _place(named: Path) -> Path:
+    """Return where a setting's path leads: one that is relative counts from the folder of all data.
+
+    Raises:
+        InvalidInput: It is below the home of a user who has none, or nothing says where all data lies.
+    """
+    try:
+        path = named.expanduser()
+    except RuntimeError as error:
+        raise InvalidInput(f"{named} leads to no folder: {error}; write a path that begins with /") from error
+    return path if path.is_absolute() else data_dir() / path
 
 
 def _beside(name: str, in_repository: str) -> Path:
@@ -124,6 +137,11 @@ class Places(BaseSettings):
             wrong = _wrong(error, type(self).model_fields.values())
             told = "; ".join(f"{name}: {why}" for name, why in wrong.items())
             raise InvalidInput(f"{told}; correct it, or leave it out for the default", context=wrong) from None
+
+    @field_validator("*")
+    @classmethod
+    def _placed(cls, value: object) -> object:
+        return _place(value) if isinstance(value, Path) else value
 
 
 class Settings(Places):
@@ -374,7 +392,7 @@ class Settings(Places):
         path = path.removeprefix("//")
         if not path:
             raise InvalidInput("DATABASE_URL=json: names no folder; write json:PATH")
-        return Path(path)
+        return _place(Path(path))
 
     @property
     def uses_offline_director(self) -> bool:

@@ -88,6 +88,37 @@ def cloned(folder: Path, url: str) -> Path:
     return folder
 
 
+_PLACED = """
+from koda_ray.config import Settings
+from koda_ray.serve.runfile import runfile_path
+s = Settings()
+print(*(s.database_path, s.storage_path, s.sandbox_path, s.chromium_path, s.json_store_path, runfile_path()), sep="\\n")
+"""
+
+
+def test_a_relative_path_counts_from_the_folder_of_all_data_wherever_one_stands(tmp_path: Path) -> None:
+    named = {
+        "DATABASE_PATH": "own/koda.db", "STORAGE_PATH": "../files", "SANDBOX_PATH": "~/boxes",
+        "KODA_CHROMIUM_PATH": "bin/chromium", "DATABASE_URL": "json:rows",
+    }  # fmt: skip
+    (tmp_path / "mine.env").write_text("".join(f"{name}={value}\n" for name, value in named.items()))
+    told: list[list[str]] = []
+    for folder in (tmp_path, tmp_path / "cloned"):
+        folder.mkdir(exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if name != "KODA_RUNFILE"}
+        environment |= {"PYTHONPATH": str(REPO_ROOT), "KODA_ENV_FILE": str(tmp_path / "mine.env")}
+        environment |= {"KODA_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path / "home")}
+        line = [sys.executable, "-P", "-c", _PLACED]
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.split())
+    data = tmp_path / "data"
+    assert told[0] == told[1] == [
+        f"{data}/own/koda.db", f"{data}/../files", f"{tmp_path}/home/boxes", f"{data}/bin/chromium", f"{data}/rows",
+        f"{data}/own/server.json",
+    ]  # fmt: skip
+
+
 def test_what_is_installed_keeps_its_data_with_the_user_and_trusts_no_folder_that_one_stands_in(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -174,7 +205,12 @@ def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("url", "folder"),
-    [("json:store", "store"), ("json:/var/koda", "/var/koda"), ("json:///var/koda", "/var/koda"), (None, None)],
+    [
+        ("json:store", f"{REPO_ROOT}/data/store"),
+        ("json:/var/koda", "/var/koda"),
+        ("json:///var/koda", "/var/koda"),
+        (None, None),
+    ],
 )
 def test_a_folder_of_json_is_named_by_its_url(
     monkeypatch: pytest.MonkeyPatch, url: str | None, folder: str | None

@@ -64,16 +64,10 @@ _log = get_logger()
 
 
 def public_settings(settings: Settings) -> dict[str, object]:
-    """Settings for another process, without secrets (each process reads those from its own environment).
-
-    Paths are made absolute: Ray's workers run elsewhere.
-    """
+    """Settings for another process, without secrets (each process reads those from its own environment)."""
     dumped = settings.model_dump(mode="python")
     secrets = {name for name, value in dumped.items() if hasattr(value, "get_secret_value")}
-    public = {name: value for name, value in dumped.items() if name not in secrets and value is not None}
-    for name in ("storage_path", "database_path", "sandbox_path", "template_path", "node_modules_path"):
-        public[name] = getattr(settings, name).absolute()
-    return public
+    return {name: value for name, value in dumped.items() if name not in secrets and value is not None}
 
 
 class RayDirectory:

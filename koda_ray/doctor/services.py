@@ -147,7 +147,7 @@ def _database(examination: Examination) -> list[Finding]:
         return [Finding(_PLACES, name, "warning", detail, "leave DATABASE_URL out for SQLite")]
     if values.database_provider != "sqlite":
         return [Finding(_PLACES, name, "ok", f"{values.database_provider} (opened when the server starts)")]
-    path = values.database_path.expanduser().absolute()
+    path = values.database_path
     created = _missing_folders(path.parent)
     probe = path.parent / f".koda-doctor-{uuid.uuid4().hex}.db"
     try:
@@ -178,7 +178,7 @@ def _storage(examination: Examination) -> list[Finding]:
     from koda_ray.state.storage import Storage
 
     values = examination.settings
-    created = _missing_folders(values.storage_path.expanduser().absolute())
+    created = _missing_folders(values.storage_path)
     where = Storage.from_settings(values)
     key = f"doctor/{uuid.uuid4().hex}"
 

@@ -104,7 +104,7 @@ class Storage:
     def from_settings(cls, settings: Settings) -> Storage:
         """Build the storage that the settings name; nothing is opened yet."""
         if settings.storage_provider == "local":
-            return cls(str(settings.storage_path.expanduser().absolute()))
+            return cls(str(settings.storage_path))
         options: dict[str, JsonValue] = {
             "key": settings.r2_access_key.get_secret_value() if settings.r2_access_key else None,
             "secret": settings.r2_secret_key.get_secret_value() if settings.r2_secret_key else None,
