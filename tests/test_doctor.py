@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -101,6 +102,21 @@ def test_nothing_of_the_folder_that_one_stands_in_is_run(tmp_path: Path, monkeyp
     examination = Examination(Settings())
     found = [*programs.python(examination), *programs.playwright(examination)]
     assert {finding.name: finding.status for finding in found} == dict.fromkeys(("Python", "Ray", "Playwright"), "ok")
+
+
+@pytest.mark.parametrize(
+    ("soft", "status"), [(256, "missing"), (4096, "warning"), (8192, "ok"), (resource.RLIM_INFINITY, "ok")]
+)
+def test_too_few_open_files_are_told_with_what_they_are_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, soft: int, status: str
+) -> None:
+    def limit(_: int) -> tuple[int, int]:
+        return soft, resource.RLIM_INFINITY
+
+    monkeypatch.setattr(resource, "getrlimit", limit)
+    (finding,) = machine.limits(Examination(settings))
+    assert finding.status == status
+    assert status == "ok" or "half are for connections" in finding.remedy
 
 
 def test_a_node_that_vite_does_not_take(settings: Settings, tools: Path) -> None:

@@ -23,7 +23,8 @@ _MACHINE = "Machine"
 _GIB = 1024**3
 _MIB = 1024**2
 
-_OPEN_FILES_WANTED = 4096
+_OPEN_FILES_WANTED = 8192
+"""Half of which a server has for connections (`koda_ray.serve.connections`)."""
 _OPEN_FILES_LEAST = 512
 _DISK_WANTED_BYTES = 5 * _GIB
 _DISK_LEAST_BYTES = _GIB // 2
@@ -134,7 +135,7 @@ def limits(examination: Examination) -> list[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     detail = f"{_count(soft)} (may be raised to {_count(hard)})"
     name = "open files"
-    remedy = f"run: ulimit -n {_OPEN_FILES_WANTED}, or raise LimitNOFILE of the service"
+    remedy = f"run: ulimit -n {_OPEN_FILES_WANTED}, or raise LimitNOFILE of the service: half are for connections"
     if _below(soft, _OPEN_FILES_LEAST):
         finding = Finding(_MACHINE, name, "missing", detail, remedy)
     elif _below(soft, _OPEN_FILES_WANTED):

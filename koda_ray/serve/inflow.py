@@ -24,8 +24,10 @@ from typing import Any, cast
 
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import HTTP_PROTOCOLS
 
 from koda_ray.logs import get_logger
+from koda_ray.serve.connections import ProxyConnection
 
 __all__ = ["CALLBACK", "HELD_BYTES", "ReceivedInTurn", "TakenAsAsked", "in_proxies"]
 
@@ -40,7 +42,11 @@ _log = get_logger(__name__)
 
 
 def in_proxies() -> list[Middleware]:
-    """Return what Serve's proxies put around themselves; they call this by its name."""
+    """Return what Serve's proxies put around themselves; they call this by its name.
+
+    It is called before they make their server: that has `ProxyConnection` for its connections.
+    """
+    HTTP_PROTOCOLS["auto"] = f"{ProxyConnection.__module__}:{ProxyConnection.__name__}"
     return [Middleware(ReceivedInTurn)]
 
 

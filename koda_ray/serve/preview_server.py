@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from koda_ray.sandbox.preview import MAX_FRAME_BYTES
+from koda_ray.serve.connections import PreviewConnection
 
 __all__ = ["PreviewServer"]
 
@@ -31,6 +32,7 @@ class PreviewServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=PreviewConnection,
                 log_level="warning",
                 access_log=False,
                 timeout_graceful_shutdown=2,

@@ -18,6 +18,7 @@ from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.console.server import MARK, OwnServer, ServerNotStarted, running_url, stop_running
 from koda_ray.errors import InvalidInput, StorageError
 from koda_ray.serve import ray_folder, runfile
+from koda_ray.serve.connections import MOST_HEADERS
 from koda_ray.serve.ray_auth import choose_ray_auth
 
 
@@ -187,6 +188,8 @@ def through_serve(http: httpx.Client, url: str) -> None:
     assert http.get("/v1/ready").json()["ready"] is True
     assert http.get("/v1/sessions/ses_unknown").json()["code"] == "NOT_FOUND"
     assert http.post("/v1/sessions", content=b"x" * (1024 * 1024 + 1)).status_code == 413
+    many = {f"x-{number}": "v" for number in range(MOST_HEADERS + 1)}
+    assert http.get("/v1/ready", headers=many).status_code == 431, "its connections are ours"
     with pytest.raises(InvalidStatus) as refused, connect(f"{url.replace('http', 'ws')}/v1/sessions/ses_unknown/ws"):
         pass
     assert refused.value.response.status_code == 404
