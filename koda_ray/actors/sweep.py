@@ -14,21 +14,21 @@ its person deleted. A preview's video goes sooner, but not while its person is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from koda_ray.actors.counting import LISTING, Counting, left
 from koda_ray.actors.removal import forget_absent, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
-from koda_ray.metrics import SWEPT, UNREAD, MetricsSink, NoMetrics
-from koda_ray.state import checkpoint
+from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
 from koda_ray.state.content import CONTENT_LEASE
 from koda_ray.state.locks import holding
-from koda_ray.state.records import CheckpointRecord, JobRecord
+from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import (
     CONTENT_KINDS,
     ContentKind,
@@ -37,6 +37,7 @@ from koda_ray.state.storage import (
     bundle_key,
     bundle_prefix,
     content_prefix,
+    projects_prefix,
     render_prefix,
     renders_prefix,
     session_prefix,
@@ -52,8 +53,6 @@ PASS_SIZE = 2_000
 """How many objects one pass looks at, about."""
 REST = timedelta(hours=6)
 """From the beginning of one round through everything to the next."""
-_LISTING = 20
-"""What a listing costs, in objects; a removal costs the same, and a row one."""
 _MANY = 100_000
 _NOBODY = "nobody"
 """Who holds nothing: no session has such an id."""
@@ -128,9 +127,7 @@ class Sweep:
         self._looked_at: tuple[str, set[str]] | None = None
         self._over: list[tuple[JobRecord, str]] = []
         self._gone: list[str] = []
-        self._unread: Collection[str] = ()
-        self._missing: set[str] = set()
-        self._missed: set[str] = set()
+        self._counting = Counting(store=store, storage=storage, metrics=self._metrics)
 
     async def step(self) -> list[str]:
         """Go on where the step before ended.
@@ -165,7 +162,8 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
-        self._kept, self._looked_at, self._over, self._missed = {}, None, [], set()
+        self._kept, self._looked_at, self._over = {}, None, []
+        self._counting.begin()
         await self._storage.sweep()
         async with aclosing(self._unused()) as pieces:
             async for cost in pieces:
@@ -173,7 +171,7 @@ class Sweep:
         async with aclosing(self._loose()) as pieces:
             async for cost in pieces:
                 yield cost
-        async with aclosing(self._older()) as pieces:
+        async with aclosing(self._counting.checkpoints()) as pieces:
             async for cost in pieces:
                 yield cost
         for user_id in await self._storage.folders(users_prefix()):
@@ -183,20 +181,24 @@ class Sweep:
                 continue
             for kind in CONTENT_KINDS:
                 prefix = content_prefix(user_id, kind)
-                yield _LISTING
-                for shard in await self._storage.folders(prefix):
+                yield LISTING
+                shards = await self._storage.folders(prefix)
+                for shard in shards:
                     try:
                         async with aclosing(self._shard(user_id, kind, f"{prefix}/{shard}")) as pieces:
                             async for cost in pieces:
                                 yield cost
                     except KodaError as error:
-                        _left(f"{prefix}/{shard}", error)
-            yield _LISTING
+                        left(f"{prefix}/{shard}", error)
+                async with aclosing(self._counting.others(user_id, kind, shards)) as pieces:
+                    async for cost in pieces:
+                        yield cost
+            yield LISTING
             for job_id in await self._storage.folders(renders_prefix(user_id)):
                 try:
                     yield await self._result(user_id, job_id)
                 except KodaError as error:
-                    _left(f"the result of {job_id}", error)
+                    left(f"the result of {job_id}", error)
                 if len(self._over) >= _AT_ONCE:
                     yield await self._remove_over(user_id)
             yield await self._remove_over(user_id)
@@ -204,10 +206,10 @@ class Sweep:
                 async for cost in pieces:
                     yield cost
             yield await self._unneeded(user_id)
-            async with aclosing(self._absent(user_id)) as pieces:
+            async with aclosing(self._counting.pictures(user_id)) as pieces:
                 async for cost in pieces:
                     yield cost
-        self._missing, self._missed = self._missed, set()
+        self._counting.end()
 
     async def _unused(self) -> AsyncGenerator[int]:
         """Begin to remove sessions that nobody has used for so long; the janitor goes on with them."""
@@ -217,7 +219,7 @@ class Sweep:
             for row in closed:
                 _log.info("unused for too long", session_id=row.id)
                 self._removed("sessions", session_prefix(row.user_id, row.project_id, row.id))
-            yield _LISTING * len(closed)
+            yield LISTING * len(closed)
 
     def _removed(self, kind: str, prefix: str) -> None:
         self._gone.append(prefix)
@@ -232,50 +234,14 @@ class Sweep:
                     self._removed("assets", asset.key)
                 except (Conflict, NotFound):  # somebody came for it meanwhile
                     continue
-                yield 2 * _LISTING
-
-    async def _older(self) -> AsyncGenerator[int]:
-        """Count what checkpoints hold that are from before that was counted.
-
-        One whose list cannot be read keeps nobody's deletions from freeing anything for long: a list that is lost is
-        known to be so at once, another one is looked at once more in the next round.
-        """
-        after, unread = "", dict[str, CheckpointRecord]()
-        while found := await self._store.unheld(after=after, limit=_SOME):
-            after = found[-1].id
-            for pointer in found:
-                key, session_id = pointer.manifest_key, pointer.session_id
-                try:
-                    manifest = await checkpoint.load(self._storage, key)
-                    sizes = checkpoint.objects_of(manifest, await self._storage.size(key))
-                    await self._store.hold(pointer.user_id, sizes, holder=session_id, checkpoint=pointer.id)
-                except KodaError as error:
-                    _left(key, error)
-                    unread[pointer.id] = pointer
-                    try:
-                        await self._without(pointer, is_lost=not error.retryable)
-                    except KodaError as another:  # its session is gone, or the database away
-                        _left(key, another)
-                yield 2 * _LISTING
-        self._unread = unread.keys()
-        self._metrics.note(UNREAD, len(unread))
-
-    async def _without(self, pointer: CheckpointRecord, *, is_lost: bool) -> None:
-        """Do without the list of a checkpoint: its session keeps what it may name, and others' deletions free the rest.
-
-        What is known of its session is kept as it is. Where its list may come back, so is all else that its user has.
-        """
-        if is_lost:
-            await self._store.hold(pointer.user_id, {}, holder=pointer.session_id, checkpoint=pointer.id)
-        elif pointer.id in self._unread:
-            await self._store.hold_all(pointer.user_id, holder=pointer.session_id, checkpoint=pointer.id)
+                yield 2 * LISTING
 
     async def _lost(self, user_id: str) -> AsyncGenerator[int]:
         """Remove uploaded files that no row names: of an upload or a removal that was cut off."""
         limit, named = self._clock() - self._retention.assets, await self._store.asset_keys(user_id)
-        for project in await self._storage.folders(f"{user_prefix(user_id)}/projects"):
-            prefix = f"{user_prefix(user_id)}/projects/{project}/assets"
-            yield _LISTING
+        for project in await self._storage.folders(projects_prefix(user_id)):
+            prefix = f"{projects_prefix(user_id)}/{project}/assets"
+            yield LISTING
             found = await self._storage.look_below(prefix)
             for stored in found:
                 if stored.key not in named and stored.at < limit:
@@ -289,29 +255,10 @@ class Sweep:
         try:
             gone = await remove_unneeded(user_id, _NOBODY, store=self._store, storage=self._storage)
         except KodaError as error:
-            _left(f"what nobody of {user_id} needs", error)
+            left(f"what nobody of {user_id} needs", error)
         for key in gone:
             self._removed("blobs", key)
-        return _LISTING + len(gone)
-
-    async def _absent(self, user_id: str) -> AsyncGenerator[int]:
-        """Count no more what was counted and is not there: of a process that was cut off before it had stored it.
-
-        What two rounds in a row do not find is on its way to storage no more.
-        """
-        for kind in ("units", "bundles"):
-            below, after = content_prefix(user_id, kind), ""
-            while keys := await self._store.counted(user_id, below=below, after=after):
-                after, gone = keys[-1], list[str]()
-                for shard in dict.fromkeys(_shard_of(key, below) for key in keys):
-                    there = {stored.key for stored in await self._storage.look_below(shard)}
-                    lost = [key for key in keys if _shard_of(key, below) == shard and key not in there]
-                    gone += [key for key in lost if key in self._missing]
-                    self._missed.update(lost)
-                    yield _LISTING + len(there)
-                if gone:
-                    await self._store.forget(user_id, gone)
-                    _log.info("counted and never stored", user_id=user_id, count=len(gone))
+        return LISTING + len(gone)
 
     async def _shard(self, user_id: str, kind: ContentKind, prefix: str) -> AsyncGenerator[int]:
         found = await self._storage.look_below(prefix)
@@ -325,11 +272,8 @@ class Sweep:
         if old:
             needed = await self._needed(user_id)
             old = [folder for folder in old if folder not in needed]
-        yield _LISTING + len(found)
-        if kind == "units":
-            yield await self._count_units(
-                user_id, prefix, [one for one in found if one.key.rpartition("/")[0] not in old]
-            )
+        yield LISTING + len(found)
+        yield await self._counting.shard(user_id, kind, prefix, found, going=old)
         for folder in old:
             if kind == "bundles":
                 yield await self._bundle(user_id, folder, limit)
@@ -337,14 +281,6 @@ class Sweep:
                 yield await self._remove(kind, folder, limit)
                 if kind == "units":
                     await forget_absent(user_id, f"{folder}/video", store=self._store, storage=self._storage)
-
-    async def _count_units(self, user_id: str, prefix: str, found: Collection[Stored]) -> int:
-        """Count parts that are there and were not: from before they were, or of a process that was cut off."""
-        known = set(await self._store.counted(user_id, below=prefix, limit=_MANY))
-        sizes = {each.key: each.size_bytes for each in found if each.key.endswith("/video") and each.key not in known}
-        if sizes:
-            await self._store.hold(user_id, sizes)
-        return _LISTING
 
     async def _bundle(self, user_id: str, folder: str, limit: datetime) -> int:
         """Remove a bundle, unless a session is at work: it may be about to use it."""
@@ -370,14 +306,14 @@ class Sweep:
             if prefix not in await self._shown_results(user_id):
                 return await self._remove("results", prefix, limit)
             return 1
+        cost = 1 + await self._counting.result(job)
         is_old = job.updated_at < self._clock() - self._retention.previews
         video = str((job.result or {}).get("videoKey", ""))
         if job.kind != "preview" or job.status != "succeeded" or not is_old or not video.startswith(f"{prefix}/"):
-            return 1
-        if prefix in await self._watched(user_id) or not await self._storage.exists(video):
-            return _LISTING
-        self._over.append((job, video))
-        return _LISTING
+            return cost
+        if prefix not in await self._watched(user_id) and await self._storage.exists(video):
+            self._over.append((job, video))
+        return cost + LISTING
 
     async def _remove_over(self, user_id: str) -> int:
         """Remove a user's videos that are marked, but those that somebody is to judge; looked up once for all."""
@@ -393,13 +329,13 @@ class Sweep:
                 stays = [
                     each for each in await self._storage.look_below(render_prefix(user_id, job.id)) if each.key != video
                 ]
-                left = sum(stored.size_bytes for stored in stays)
-                await self._store.update_job(replace(job, stored_bytes=left))  # first: what is cut off is done again
+                taken = sum(stored.size_bytes for stored in stays)
+                await self._store.update_job(replace(job, stored_bytes=taken))  # first: what is cut off is done again
                 await self._storage.delete(video)
                 self._removed("previews", video)
             except KodaError as error:
-                _left(f"the result of {job.id}", error)
-        return _LISTING * (1 + len(over))
+                left(f"the result of {job.id}", error)
+        return LISTING * (1 + len(over))
 
     async def _watched(self, user_id: str) -> set[str]:
         """Return the folders of videos that somebody is to judge, or that are final; kept until it is looked up anew.
@@ -435,7 +371,7 @@ class Sweep:
                     await self._storage.delete(stored.key)
             await self._storage.delete_prefix(prefix)
             self._removed(kind, prefix)
-        return _LISTING
+        return LISTING
 
     async def _needed(self, user_id: str) -> set[str]:
         """Return the folders of bundles that a session may still render, and of bundles and units of jobs under way.
@@ -452,16 +388,6 @@ class Sweep:
                 kept |= {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
             self._kept = {user_id: kept}
         return self._kept[user_id]
-
-
-def _left(what: str, error: KodaError) -> None:
-    """Leave something for the next round: the others go on."""
-    _log.warning("could not sweep", what=what, code=error.code, error=error.message)
-
-
-def _shard_of(key: str, below: str) -> str:
-    """Return the folder right below a prefix in which an object lies."""
-    return f"{below}/{key.removeprefix(f'{below}/').partition('/')[0]}"
 
 
 def _last(found: Iterable[Stored]) -> datetime:

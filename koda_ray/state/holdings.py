@@ -9,7 +9,7 @@ their session.
 A session is among the holders of what its checkpoints name; when it is deleted, what nobody else holds is marked to go,
 removed, and forgotten, in this order. Whoever comes to hold what is marked waits until it is gone, and stores it anew.
 Pages and parts are nobody's in particular: they are held by the user, until the sweep or a removal takes them. The
-sweep also counts parts that are there and were not, and finds what was counted and never stored.
+sweep also counts parts and pictures that are there and were not, and finds what was counted and never stored.
 
 Checkpoints from before this was counted hold nothing yet. Until the sweep has read them, nothing of their user's goes.
 One whose list is lost holds what is known of its session; one whose list cannot be read again and again, but may be

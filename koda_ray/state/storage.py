@@ -43,13 +43,16 @@ __all__ = [
     "film_prefix",
     "manifest_key",
     "picture_key",
+    "pictures_prefix",
     "project_prefix",
+    "projects_prefix",
     "proposal_key",
     "render_prefix",
     "renders_prefix",
     "report_key",
     "report_page_key",
     "session_prefix",
+    "sessions_prefix",
     "sha256",
     "shared_prefixes",
     "sheet_key",
@@ -446,14 +449,24 @@ def user_prefix(user_id: str) -> str:
     return f"{users_prefix()}/{_id(user_id)}"
 
 
+def projects_prefix(user_id: str) -> str:
+    """Everything of a user's projects; the folders right below are the projects' ids."""
+    return f"{user_prefix(user_id)}/projects"
+
+
 def project_prefix(user_id: str, project_id: str) -> str:
     """Everything of one project but its blobs and renders, which are the user's."""
-    return f"{user_prefix(user_id)}/projects/{_id(project_id)}"
+    return f"{projects_prefix(user_id)}/{_id(project_id)}"
+
+
+def sessions_prefix(user_id: str, project_id: str) -> str:
+    """What belongs to a project's sessions; the folders right below are the sessions' ids."""
+    return f"{project_prefix(user_id, project_id)}/sessions"
 
 
 def session_prefix(user_id: str, project_id: str, session_id: str) -> str:
     """What belongs to one session alone."""
-    return f"{project_prefix(user_id, project_id)}/sessions/{_id(session_id)}"
+    return f"{sessions_prefix(user_id, project_id)}/{_id(session_id)}"
 
 
 def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: str) -> str:
@@ -461,9 +474,14 @@ def manifest_key(user_id: str, project_id: str, session_id: str, checkpoint_id: 
     return f"{session_prefix(user_id, project_id, session_id)}/checkpoints/{_id(checkpoint_id)}.json"
 
 
+def pictures_prefix(user_id: str, project_id: str, session_id: str) -> str:
+    """The pictures of a session's page that agents took."""
+    return f"{session_prefix(user_id, project_id, session_id)}/pictures"
+
+
 def picture_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:
     """A picture of a session's page that an agent took, by the SHA-256 of its bytes."""
-    return f"{session_prefix(user_id, project_id, session_id)}/pictures/{_hash(digest)}.png"
+    return f"{pictures_prefix(user_id, project_id, session_id)}/{_hash(digest)}.png"
 
 
 def comparison_key(user_id: str, project_id: str, session_id: str, digest: str) -> str:

@@ -22,16 +22,19 @@ from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
 from koda_ray.state import checkpoint
-from koda_ray.state.records import AssetRecord, Batch, JobRecord, SessionRecord
+from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import (
     Storage,
+    Stored,
     asset_key,
     blob_key,
     bundle_key,
     claim_key,
     film_key,
     manifest_key,
+    picture_key,
+    report_key,
     thumbnail_key,
     unit_key,
     unit_meta_key,
@@ -223,6 +226,84 @@ async def test_what_was_counted_and_never_stored_counts_no_more_after_two_rounds
     clock.at += REST * 2
     await sweep.step()
     assert await store.stored_bytes("ann") == 501
+
+
+async def test_a_folder_of_parts_or_pages_is_listed_once_in_a_round(
+    store: SqlStore, tmp_path: Path, clock: Clock
+) -> None:
+    listed = Counter[str]()
+
+    class Listed(Storage):
+        async def look_below(self, prefix: str) -> list[Stored]:
+            listed[prefix] += 1
+            return await super().look_below(prefix)
+
+    storage = Listed(str(tmp_path / "storage"))
+    there = [make("ann", name) for name in (OLD, NEW) for make in (unit_key, bundle_key)]
+    await put(storage, *there)
+    absent = [make("ann", "c" * 64) for make in (unit_key, bundle_key)]
+    await store.ensure_user("ann")
+    await store.hold("ann", dict.fromkeys([*there, *absent], 1))
+    sweep = sweep_of(store, storage, clock)
+    shards = {key.rpartition("/")[0].rpartition("/")[0] for key in there}
+    for found in (there + absent, there):
+        listed.clear()
+        await sweep.step()
+        assert {prefix: listed[prefix] for prefix in listed if "/units/" in prefix or "/bundles/" in prefix} == (
+            dict.fromkeys(shards, 1)
+        ), "and one that is not there is not listed at all"
+        assert await store.stored_bytes("ann") == len(found)
+        clock.at += REST * 2
+
+
+async def test_pictures_from_before_they_were_counted_are_counted_once(
+    store: SqlStore, tmp_path: Path, clock: Clock
+) -> None:
+    class Listed(Storage):
+        wrong = True
+        pictures = 0
+
+        async def look_below(self, prefix: str) -> list[Stored]:
+            if prefix.endswith("/pictures"):
+                self.pictures += 1
+                if self.wrong:
+                    raise StorageError("the bucket is away")
+            return await super().look_below(prefix)
+
+    storage = Listed(str(tmp_path / "storage"))
+    mine, other = await records.active_session(store), await records.active_session(store)
+    older, newer = (picture_key("ann", mine.project_id, mine.id, name) for name in (OLD, NEW))
+    await storage.put_many({older: b"x" * 300, newer: b"x" * 20})
+    await store.hold("ann", {newer: 20}, holder=mine.id)
+    await put(storage, picture_key("ann", other.project_id, other.id, OLD), "users/ann/projects/no id/sessions/s/x")
+    await store.close_session(other.id, user_id="ann")  # what is its goes with it
+    sweep = sweep_of(store, storage, clock)
+    seen: list[tuple[int, int]] = []
+    for _ in range(3):
+        await sweep.step()
+        seen.append((await store.stored_bytes("ann"), storage.pictures))
+        storage.wrong = False
+        clock.at += REST * 2
+    assert seen == [(20, 2), (320, 4), (320, 4)], "once they could be read, and then no more"
+    assert await removed(store, storage, mine) != [] and await store.stored_bytes("ann") == 0
+
+
+async def test_what_goes_with_videos_from_before_it_was_counted_is_counted(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    def ended(*, stored: int, size: int, status: JobStatus = "succeeded") -> JobRecord:
+        job = replace(records.job(), kind="render", status=status, stored_bytes=stored)
+        return replace(job, result={"videoKey": video_key("ann", job.id, "mp4"), "fileSize": size})
+
+    before, unknown, known = (ended(stored=stored, size=50) for stored in (50, 0, 51))
+    failed, running = ended(stored=0, size=0, status="failed"), ended(stored=0, size=0, status="running")
+    for job in (before, unknown, known, failed, running):
+        await store.create_job(job)
+        await storage.put_many({video_key("ann", job.id, "mp4"): b"x" * 50, report_key("ann", job.id): b"{}"})
+    await sweep_of(store, storage, clock).step()
+    found = [(await store.get_job(job.id)).stored_bytes for job in (before, unknown, known, failed, running)]
+    assert found == [52, 52, 51, 52, 0]
+    assert await store.stored_bytes("ann") == sum(found)
 
 
 async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, storage: Storage, clock: Clock) -> None:
