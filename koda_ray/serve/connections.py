@@ -168,7 +168,13 @@ class BoundConnection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         if self._late is None:
-            self._late = self.loop.call_later(self.head_s, self._refuse, 408, "the request's head did not come")
+            self._late = self.loop.call_later(self.head_s, self._too_late)
+
+    def _too_late(self) -> None:
+        if self._in_head:
+            self._refuse(408, "the request's head did not come")
+        else:  # browsers connect ahead, and may take an answer for that of what they ask next
+            self.transport.abort()
 
     def _head_is_here(self) -> None:
         if self._late is not None:

@@ -208,7 +208,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.M
     monkeypatch.setattr(PreviewConnection, "head_s", 0.2)
     async with served() as server:
         (first,) = await server.open(saying=said)
-        assert (await first.answer()).startswith(b"HTTP/1.1 408 ")
+        assert (await first.answer())[:13] == (b"HTTP/1.1 408 " if said else b"")
         (second,) = await server.open(saying=HEAD + b"\r\n" + (said or b"G"))
         heard = await second.answer()
         assert heard.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in heard, "nor a second one"

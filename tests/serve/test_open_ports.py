@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import resource
 import socket
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest_asyncio
 
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
+from koda_ray.serve.connections import MOST_CONNECTIONS
 from koda_ray.serve.web import is_page
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
@@ -202,6 +204,33 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late
     watching.cancel()
     assert max(sent.values()) < 5 << 30, "each was cut off"
     assert most - before < len(sent) * MOST_BYTES
+
+
+async def test_connections_that_say_nothing_keep_nobody_out(server: Server) -> None:
+    """There are more than a proxy has at most, each with the beginning of a request at best."""
+    count, soft = MOST_CONNECTIONS + 500, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft < count + 500:
+        pytest.skip(f"this process may have {soft} files open, which are too few to connect so often")
+    (proxy,) = (process for process in processes(server) if "ProxyActor" in process.name())
+    before, opened = proxy.memory_info().rss, list[socket.socket]()
+
+    def connect() -> None:
+        for number in range(count):
+            opened.append(socket.create_connection(("127.0.0.1", port_of(server)), timeout=60))
+            if number % 2:
+                opened[-1].sendall(b"GET / HT")
+
+    try:
+        await asyncio.to_thread(connect)
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            for _ in range(5):
+                assert (await http.get(f"{server.url}/v1/health", headers={"Connection": "close"})).status_code == 200
+        assert opened[0].recv(1) == b"", "the first had to go"
+        assert len(proxy.net_connections("tcp")) < MOST_CONNECTIONS + 200
+        assert proxy.memory_info().rss - before < 200 * MB
+    finally:
+        for each in opened:
+            each.close()
 
 
 async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Server) -> None:
