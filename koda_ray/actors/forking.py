@@ -1,8 +1,9 @@
 """Making a session of another one's past, as a Ray task: a process of its own, which ends with it.
 
-A past is all that was ever said in a session, and every state that it was in, one for each commit: those pass through a
-few at a time. Its calls are all held, which a process that answers everybody is not to do. It takes a session's place
-on its node, so that no more of them are made at once than there is room for, and one of a user's at a time.
+A past is all that was ever said in a session, every call, and every state that it was in, one for each commit: those
+pass through a few at a time. At a point that was left (a head) the calls are one row and all held, which a process that
+answers everybody is not to do. It takes a session's place on its node, so that no more of them are made at once than
+there is room for, and one of a user's at a time.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ a store do it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -51,7 +51,7 @@ _OTHER = "This session was made of another one, at this point."
 class _Parts:
     """Everything of a session but its state; ``closing`` are messages to be added."""
 
-    tool_calls: list[ToolCallRecord]
+    tool_calls: Iterable[ToolCallRecord]
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
     closing: list[MessageRecord]
@@ -77,7 +77,7 @@ def put_back(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Chang
     change = Change(
         head_id=head_id,
         state=state,
-        tool_calls=parts.tool_calls,
+        tool_calls=list(parts.tool_calls),
         approvals=parts.approvals,
         beads=parts.beads,
         batch=Batch(messages=parts.closing, events=events, command=replace(command, result=result), touch=True),
@@ -157,7 +157,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
             (replace(each, session_id=session_id, seq=heard(each.seq)) for each in past.messages),
             (replace(each, session_id=session_id, rev=rev, seq=seq) for each in parts.closing),
         ),
-        tool_calls=[replace(each, session_id=session_id) for each in parts.tool_calls],
+        tool_calls=(replace(each, session_id=session_id) for each in parts.tool_calls),
         approvals=approvals,
         beads=parts.beads,
         checkpoints=[

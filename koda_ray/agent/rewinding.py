@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -38,10 +38,27 @@ _OTHER = "This conversation was made of another one, at this point."
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """All calls of a history, and the messages that close those which nobody waits for."""
+    """All calls of a history, and the messages that close those which nobody waits for.
 
-    tool_calls: list[ToolCallRecord]
+    ``tool_calls`` may be gone through several times, as those may of which they are made.
+    """
+
+    tool_calls: Iterable[ToolCallRecord]
     closing: list[MessageRecord]
+
+
+@dataclass(frozen=True)
+class _AllCalls:
+    """Calls as they were, but for some; those that were none yet come last."""
+
+    before: Iterable[ToolCallRecord]
+    settled: Mapping[str, ToolCallRecord]
+
+    def __iter__(self) -> Iterator[ToolCallRecord]:
+        left = dict(self.settled)
+        for row in self.before:
+            yield left.pop(row.id, row)
+        yield from left.values()
 
 
 def open_at(messages: Iterable[MessageRecord]) -> list[OpenCall]:
@@ -51,7 +68,7 @@ def open_at(messages: Iterable[MessageRecord]) -> list[OpenCall]:
 
 def settled_at(
     messages: Iterable[MessageRecord],
-    tool_calls: Sequence[ToolCallRecord],
+    tool_calls: Iterable[ToolCallRecord],
     *,
     waits: Container[str],
     reason: str,
@@ -68,9 +85,11 @@ def settled_at(
         effects: What has become of what they did, for the model: one sentence.
         at: The present time.
     """
-    rows = {row.id: row for row in tool_calls}
+    ends = list(_ends(messages))
+    open_ids = {call.block["id"] for agent in ends for call in agent.open.calls}
+    rows = {row.id: row for row in tool_calls if row.id in open_ids}
     closing: list[MessageRecord] = []
-    for agent in _ends(messages):
+    for agent in ends:
         blocks: list[Block] = []
         for call in agent.open.calls:
             call_id = call.block["id"]
@@ -96,7 +115,7 @@ def settled_at(
                     created_at=at,
                 )
             )
-    return Settled(tool_calls=list(rows.values()), closing=closing)
+    return Settled(tool_calls=_AllCalls(tool_calls, rows), closing=closing)
 
 
 def agent_back(past: Past, *, at: datetime) -> Change:
@@ -106,7 +125,7 @@ def agent_back(past: Past, *, at: datetime) -> Change:
     return Change(
         head_id=head_id,
         state=past.state.model_copy(update={"budget": past.record.state.budget}),  # what was spent stays spent
-        tool_calls=settled.tool_calls,
+        tool_calls=list(settled.tool_calls),
         approvals=approvals,
         beads=[
             *(each for each in past.beads if not subagents_among([each])),
@@ -150,7 +169,7 @@ def agent_fork(past: Past, *, name: str, node: str, budget: Budget, at: datetime
             )
             for each in mine
         ),
-        tool_calls=[replace(each, session_id=session_id, id=ids.get(each.id, each.id)) for each in settled.tool_calls],
+        tool_calls=(replace(each, session_id=session_id, id=ids.get(each.id, each.id)) for each in settled.tool_calls),
         approvals=approvals,
         beads=[
             *(replace(each, session_id=session_id) for each in past.beads if not subagents_among([each])),

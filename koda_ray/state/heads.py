@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 from pydantic import JsonValue
 
@@ -35,8 +35,9 @@ __all__ = [
     "past_of",
 ]
 
+R = TypeVar("R", MessageRecord, ToolCallRecord)
 PAGE = 16
-"""How many messages, states or events are held at once."""
+"""How many messages, calls, states or events are held at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ class KeptPast:
 
     ``states`` are JSON by the commit that brought them, oldest first, which may be gone through several times;
     ``state_rev`` is the present one's. ``head`` is the one that is gone to, if any: each has all calls of its time.
-    ``messages`` are in the order of their positions; without what they say, where ``read`` reads that by their ids.
+    ``messages`` are in the order of their positions; without what they say, where ``read`` reads that by their ids, as
+    ``read_calls`` does what ``tool_calls`` were given and gave.
     ``version`` is the one that is gone to, if any; where it does not count now, ``head`` is the newest in whose past it
     does.
     """
@@ -61,6 +63,7 @@ class KeptPast:
     states: Iterable[tuple[int, str]]
     head: HeadRecord | None
     read: Callable[[Sequence[str]], Iterable[MessageRecord]] | None = None
+    read_calls: Callable[[Sequence[str]], Iterable[ToolCallRecord]] | None = None
     version: VersionRecord | None = None
 
 
@@ -112,7 +115,7 @@ def past_of(kept: KeptPast, point: str | None, *, with_states: bool = False) -> 
         until=until,
         state=record.state if kept.state_rev <= rev else _state(kept, spans, rev, str(point)),
         messages=_messages(kept, spans),
-        tool_calls=calls,
+        tool_calls=calls if kept.read_calls is None else _Read(kept.read_calls, [call.id for call in calls]),
         approvals=[
             approval
             for approval in kept.approvals
@@ -203,7 +206,13 @@ def _as_counted(kept: KeptPast, rev: int) -> KeptPast:
         return kept
     head = kept.head
     return replace(
-        kept, spans=head.history, tool_calls=head.tool_calls, approvals=head.approvals, beads=head.beads, head=None
+        kept,
+        spans=head.history,
+        tool_calls=head.tool_calls,
+        read_calls=None,
+        approvals=head.approvals,
+        beads=head.beads,
+        head=None,
     )
 
 
@@ -233,17 +242,17 @@ def _state(kept: KeptPast, spans: Sequence[Span], rev: int, point: str) -> NodeS
 
 def _messages(kept: KeptPast, spans: Sequence[Span]) -> Iterable[MessageRecord]:
     counted = [message for message in kept.messages if counts(spans, message.rev)]
-    return counted if kept.read is None else _Messages(kept.read, [message.id for message in counted])
+    return counted if kept.read is None else _Read(kept.read, [message.id for message in counted])
 
 
 @dataclass(frozen=True)
-class _Messages:
-    """Messages in an order, a few of which are held at once."""
+class _Read(Generic[R]):
+    """Messages or calls in an order, a few of which are held at once."""
 
-    read: Callable[[Sequence[str]], Iterable[MessageRecord]]
+    read: Callable[[Sequence[str]], Iterable[R]]
     ids: Sequence[str]
 
-    def __iter__(self) -> Iterator[MessageRecord]:
+    def __iter__(self) -> Iterator[R]:
         for start in range(0, len(self.ids), PAGE):
             yield from self.read(self.ids[start : start + PAGE])
 

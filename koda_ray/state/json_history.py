@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonHistory"]
 
 R = TypeVar("R", bound="DataclassInstance")
-_Rows = Sequence[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | VersionRecord]
+_Rows = Iterable[MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord | CheckpointRecord | VersionRecord]
 
 
 class JsonHistory(JsonParts):
@@ -317,7 +317,7 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
         rev=fork.rev,
     )
     change.put("sessions", encode(record, create_key=words(key), create_hash=digest, state_rev=fork.rev))
-    _put(change, "messages", list(fork.messages), session_id, user_id)
+    _put(change, "messages", fork.messages, session_id, user_id)
     _put(change, "checkpoints", fork.checkpoints, session_id, user_id)
     _put(change, "versions", fork.versions, session_id, user_id)
     _put_rows(change, fork, session_id, user_id)

@@ -145,8 +145,9 @@ class Past:
     point names. At a message or checkpoint, calls and approvals are those of what was said by then, as they are now:
     a call without a result in ``messages`` may have ended later. ``until`` is when the next thing was said. The last
     six are there for a fork: states at earlier points by commit, uploaded files, render jobs, versions that counted,
-    what was said aloud, and the numbers of that. ``messages``, each agent's in their order, ``states`` and ``said`` may
-    be gone through several times: a plan does so in the transaction alone, where they are read a few at a time.
+    what was said aloud, and the numbers of that. ``messages``, each agent's in their order, ``tool_calls``, ``states``
+    and ``said`` may be gone through several times: a plan does so in the transaction alone, where they may be read a
+    few at a time.
     """
 
     record: SessionRecord
@@ -157,7 +158,7 @@ class Past:
     until: datetime | None
     state: NodeState
     messages: Iterable[MessageRecord]
-    tool_calls: list[ToolCallRecord]
+    tool_calls: Iterable[ToolCallRecord]
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
     checkpoints: list[CheckpointRecord]
@@ -190,15 +191,15 @@ class Change:
 class ForkedSession:
     """A session made of another one's past, with all its rows; ``rev`` is its first commit's number.
 
-    Messages and checkpoints keep the numbers that they are given. ``messages``, ``states`` and ``said`` are gone
-    through once, as they are written: ``said`` are the ``said_count`` events that come before ``events``. ``room`` is
-    what its user may have with it.
+    Messages and checkpoints keep the numbers that they are given. ``messages``, ``tool_calls``, ``states`` and ``said``
+    are gone through once, as they are written: ``said`` are the ``said_count`` events that come before ``events``.
+    ``room`` is what its user may have with it.
     """
 
     state: NodeState
     rev: int
     messages: Iterable[MessageRecord]
-    tool_calls: list[ToolCallRecord]
+    tool_calls: Iterable[ToolCallRecord]
     approvals: list[ApprovalRecord]
     beads: list[BeadRecord]
     checkpoints: list[CheckpointRecord]

@@ -6,11 +6,11 @@ carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import JsonValue
 from sqlalchemy import (
@@ -76,7 +76,9 @@ __all__ = ["SqlHistory", "save_state"]
 
 R = TypeVar("R", bound="DataclassInstance")
 T = TypeVar("T")
+K = TypeVar("K", MessageRecord, ToolCallRecord)
 _S = schema.sessions.c
+_CALLS_IN_ORDER = ("started_at", "ordinal", "id")
 _REPLACED = (schema.tool_calls, schema.approvals, schema.beads)
 
 
@@ -166,7 +168,10 @@ class SqlHistory(SqlParts):
 
     def _put_rows(self, connection: Connection, rows: Change | ForkedSession, session_id: str, user_id: str) -> None:
         for table, records in zip(_REPLACED, (rows.tool_calls, rows.approvals, rows.beads), strict=True):
-            _insert(connection, table, records, session_id, user_id)
+            place = 0
+            for page in _pages(records):
+                _insert(connection, table, page, session_id, user_id, place=place)
+                place += len(page)
 
     async def fork(
         self,
@@ -191,7 +196,7 @@ class SqlHistory(SqlParts):
             may_begin(connection, user_id)
             connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock
             row = _row(connection, session_id, user_id)
-            past = past_of(_kept(connection, row, point), point, with_states=True)
+            past = past_of(_kept(connection, row, point, calls=False), point, with_states=True)
             fork = plan(_with_belongings(connection, past))
             made = self._insert_fork(connection, fork, key=key, digest=digest)
             share_holdings(connection, user_id, made.id, of=session_id)
@@ -321,9 +326,23 @@ def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*t
     return row
 
 
-def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None, *, whole: bool = False) -> KeptPast:
-    """Read what is kept of a session; what its messages say at once if ``whole``, else as it is asked for."""
-    session_id, kept = row.id, _KeptMessages(connection, row.id)
+def _kept(
+    connection: Connection, row: Row[*tuple[Any, ...]], point: str | None, *, whole: bool = False, calls: bool = True
+) -> KeptPast:
+    """Read what is kept of a session.
+
+    Args:
+        connection: In whose transaction.
+        row: The session's.
+        point: Which point of its past is wanted.
+        whole: Read what messages say at once, not as it is asked for.
+        calls: The same of what calls were given and gave.
+    """
+    session_id = row.id
+    kept = _KeptRows(connection, session_id, schema.messages, MessageRecord, ("position", "id"), {"content": []})
+    made = _KeptRows(
+        connection, session_id, schema.tool_calls, ToolCallRecord, _CALLS_IN_ORDER, {"input": {}, "result": None}
+    )
 
     def rows(cls: type[R], table: Table, *order: str) -> list[R]:
         query = select(table).where(table.c.session_id == session_id).order_by(*(table.c[name] for name in order))
@@ -335,7 +354,7 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None,
         state_rev=row.state_rev,
         spans=spans_of(row.history),
         messages=rows(MessageRecord, schema.messages, "position", "id") if whole else kept.places(),
-        tool_calls=rows(ToolCallRecord, schema.tool_calls, "started_at", "ordinal", "id"),
+        tool_calls=rows(ToolCallRecord, schema.tool_calls, *_CALLS_IN_ORDER) if calls else made.places(),
         approvals=rows(ApprovalRecord, schema.approvals, "created_at", "ordinal", "id"),
         beads=rows(BeadRecord, schema.beads, "position", "id"),
         checkpoints=rows(CheckpointRecord, schema.checkpoints, "event_seq", "created_at", "id"),
@@ -343,32 +362,40 @@ def _kept(connection: Connection, row: Row[*tuple[Any, ...]], point: str | None,
         head=_head_at(connection, session_id, point, version, spans_of(row.history)),
         version=version,
         read=None if whole else kept.read,
+        read_calls=None if calls else made.read,
     )
 
 
 @dataclass(frozen=True)
-class _KeptMessages:
-    """A session's messages: all that was ever said in it."""
+class _KeptRows(Generic[K]):
+    """All that was ever said in a session, or all calls: many, and some are large.
+
+    ``order`` are the columns by which they are in order, ``large`` those that may be large, with what stands for them.
+    """
 
     connection: Connection
     session_id: str
+    table: Table
+    cls: type[K]
+    order: Sequence[str]
+    large: Mapping[str, object]
 
-    def places(self) -> list[MessageRecord]:
-        """Read all but what they say, in the order of their positions."""
-        table = schema.messages
-        query = select(*(column for column in table.c if column is not table.c.content))
-        query = query.where(table.c.session_id == self.session_id).order_by(table.c.position, table.c.id)
-        names = {*field_names(MessageRecord)} - {"content"}
+    def places(self) -> list[K]:
+        """Read all, in order, but for what is large."""
+        columns = self.table.c
+        query = select(*(column for column in columns if column.name not in self.large))
+        query = query.where(columns.session_id == self.session_id).order_by(*(columns[name] for name in self.order))
+        names = {*field_names(self.cls)} - self.large.keys()
         return [
-            MessageRecord(content=[], **{name: row._mapping[name] for name in names})  # pyright: ignore[reportPrivateUsage]
+            self.cls(**self.large, **{name: row._mapping[name] for name in names})  # pyright: ignore[reportPrivateUsage]
             for row in self.connection.execute(query)
         ]
 
-    def read(self, ids: Sequence[str]) -> list[MessageRecord]:
-        """Read some, in an order."""
-        table = schema.messages
-        query = select(table).where(table.c.session_id == self.session_id, table.c.id.in_(ids))
-        found = {row.id: record(MessageRecord, row) for row in self.connection.execute(query)}
+    def read(self, ids: Sequence[str]) -> list[K]:
+        """Read some whole, in the order of their ids here."""
+        columns = self.table.c
+        query = select(self.table).where(columns.session_id == self.session_id, columns.id.in_(ids))
+        found = {row.id: record(self.cls, row) for row in self.connection.execute(query)}
         return [found[each] for each in ids]
 
 
@@ -498,9 +525,12 @@ def _insert(
     ],
     session_id: str,
     user_id: str,
+    *,
+    place: int = 0,
 ) -> None:
+    """Insert rows; ``place`` is the first one's, where they have an order of their own."""
     rows: list[dict[str, object]] = []
-    for position, item in enumerate(records):
+    for position, item in enumerate(records, place):
         belongs(item, session_id, user_id)
         rows.append({**columns(item), "ordinal": position} if "ordinal" in table.c else columns(item))
     if rows:

@@ -12,7 +12,7 @@ import pytest
 from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.types import Execution
+from koda_ray.types import Execution, now
 from tests.state import records
 
 COUNT = 400
@@ -68,4 +68,23 @@ async def test_a_fork_holds_a_few_of_the_messages_at_a_time(tmp_path: Path) -> N
     assert (first.seq, last.seq) == (1, COUNT) and str(last.data["content"]).rstrip("x") == str(COUNT - 1)
     numbers = [each.seq for each in mine]
     assert numbers == sorted(numbers) and (numbers[0], numbers[-1]) == (0, COUNT - 1)
+    await store.close()
+
+
+@pytest.mark.full
+async def test_a_fork_holds_a_few_of_the_calls_at_a_time(tmp_path: Path) -> None:
+    """Eighty megabytes are what they were given, and as much is what they gave."""
+    store = SqlStore(tmp_path / "koda.db")
+    await store.open()
+    session = await records.active_session(store)
+    message = records.message(session, 0)
+    await store.commit(session.id, session.epoch, Batch(messages=[message]))
+    for number in range(COUNT):
+        text = f"{number}".ljust(SIZE, "x")
+        call = replace(records.tool_call(session), message_id=message.id, status="succeeded", ended_at=now())
+        call = replace(call, input={"text": text}, result={"text": text})
+        await store.commit(session.id, session.epoch, Batch(tool_calls=[call]))
+    made = await forked(tmp_path / "koda.db", session)
+    mine, theirs = await store.tool_calls(made), await store.tool_calls(session.id)
+    assert mine == [replace(each, session_id=made) for each in theirs] and len(mine) == COUNT
     await store.close()
