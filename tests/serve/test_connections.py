@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import httpx
 import pytest
 import uvicorn
+from ray.serve._private import http_util
+from ray.serve.config import HTTPOptions
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -28,7 +32,7 @@ from koda_ray.serve.connections import (
     PreviewConnection,
     ProxyConnection,
 )
-from koda_ray.serve.inflow import in_proxies
+from koda_ray.serve.inflow import CALLBACK
 from koda_ray.serve.preview_server import PreviewServer
 
 from .world import reached
@@ -267,12 +271,25 @@ def test_a_process_that_may_open_few_files_has_fewer_places(monkeypatch: pytest.
     assert [most(soft) for soft in (1024, 1 << 20, resource.RLIM_INFINITY)] == [512, MOST_CONNECTIONS, MOST_CONNECTIONS]
 
 
-def test_serves_proxies_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_serves_proxies_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(HTTP_PROTOCOLS, "auto", HTTP_PROTOCOLS["auto"])
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "level", logging.WARNING)  # Serve sets it, for all
     before = uvicorn.Config(Starlette())
     before.load()
     assert not issubclass(before.http_protocol_class, BoundConnection)
-    in_proxies()
-    config = uvicorn.Config(Starlette())  # as Serve makes it, which names no protocol
-    config.load()
-    assert config.http_protocol_class is ProxyConnection
+    serves = cast("Any", http_util)
+    monkeypatch.setattr(serves, CALLBACK[0], CALLBACK[1])
+    options = serves.configure_http_options_with_defaults(HTTPOptions(host="127.0.0.1", port=0))
+    options = serves.configure_http_middlewares(options)
+    task, server = await serves.start_asgi_http_server(Site().app, options, event_loop=asyncio.get_running_loop())
+    try:
+        await reached(lambda: server.started)
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        many = {f"x-{number}": "v" for number in range(MOST_HEADERS + 1)}
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            assert (await http.get(url)).status_code == 200
+            assert {type(each) for each in server.server_state.connections} == {ProxyConnection}
+            assert (await http.get(url, headers=many)).status_code == 431
+    finally:
+        server.should_exit = True
+        await task
