@@ -25,7 +25,15 @@ from typing import ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["HEAD_BYTES", "MOST_CONNECTIONS", "MOST_HEADERS", "BoundConnection", "PreviewConnection", "ProxyConnection"]
+__all__ = [
+    "HEAD_BYTES",
+    "MOST_CONNECTIONS",
+    "MOST_HEADERS",
+    "BoundConnection",
+    "PreviewConnection",
+    "ProxyConnection",
+    "room_for",
+]
 
 MOST_CONNECTIONS = 4096
 """How many connections a server has at most: more than all that a replica answers at once, and what follows events."""
@@ -35,6 +43,12 @@ MOST_HEADERS = 128
 _MOST_AHEAD = 16
 """How many requests of a connection may wait for the answer to the first."""
 _HEAD_S = 30.0
+
+
+def room_for(connections: int) -> int:
+    """Return how many of so many connections there may be: half of the files that the process may open at most."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return connections if soft == resource.RLIM_INFINITY else min(connections, soft // 2)
 
 
 class BoundConnection(HttpToolsProtocol):
@@ -60,7 +74,7 @@ class BoundConnection(HttpToolsProtocol):
         self._in_head = self._came_through = self._is_too_much = False
         self._unheard_bytes = 0
         self._late: asyncio.TimerHandle | None = None
-        if len(self.connections) > self._most():
+        if len(self.connections) > room_for(self.most_connections):
             if self._waiting:
                 self._waiting.popitem(last=False)[0].transport.abort()
             else:
@@ -153,11 +167,6 @@ class BoundConnection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle is not None and not cycle.response_complete
-
-    @classmethod
-    def _most(cls) -> int:
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return cls.most_connections if soft == resource.RLIM_INFINITY else min(cls.most_connections, soft // 2)
 
     def _wait(self) -> None:
         """Have it be the client's turn; since when it was is kept."""

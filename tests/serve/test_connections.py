@@ -31,6 +31,7 @@ from koda_ray.serve.connections import (
     BoundConnection,
     PreviewConnection,
     ProxyConnection,
+    room_for,
 )
 from koda_ray.serve.inflow import CALLBACK
 from koda_ray.serve.preview_server import PreviewServer
@@ -266,7 +267,7 @@ def test_a_process_that_may_open_few_files_has_fewer_places(monkeypatch: pytest.
             return soft, soft
 
         monkeypatch.setattr(resource, "getrlimit", limit)
-        return ProxyConnection._most()  # pyright: ignore[reportPrivateUsage]
+        return room_for(MOST_CONNECTIONS)
 
     assert [most(soft) for soft in (1024, 1 << 20, resource.RLIM_INFINITY)] == [512, MOST_CONNECTIONS, MOST_CONNECTIONS]
 
