@@ -6,9 +6,10 @@ bound for a head's length, for what follows a chunked body, and for the requests
 answered: all of it is kept, before anybody has seen a key. uvicorn's ``limit_concurrency`` refuses whoever comes last,
 and that is as a rule not who holds the places.
 
-So a connection *waits* while it is its client's turn: to send a head, or to read what was written. Where there are as
-many as may be, the one that has waited longest goes for the one that comes, as nginx has it for idle ones; only where
-none waits the newcomer is told that there is no room. A head that is too long, in time or in bytes, is refused.
+So a connection *waits* while it is its client's turn: to send a head or a body, or to read what was written. Where
+there are as many as may be, the one that has waited longest goes for the one that comes, as nginx has it for idle ones;
+only where none waits the newcomer is told that there is no room. What comes of a body begins the wait anew. A head that
+is too long, in time or in bytes, is refused.
 
 The preview's server is given its class (`PreviewConnection`). Serve's proxies make their server themselves, and take
 what uvicorn has under the name "auto" (`inflow.in_proxies` puts `ProxyConnection` there).
@@ -68,7 +69,7 @@ class BoundConnection(HttpToolsProtocol):
         super().__init_subclass__()
         cls._waiting = OrderedDict()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Let a client in, in place of whoever has waited longest where there is no other."""
         super().connection_made(transport)
         self._in_head = self._came_through = self._is_too_much = False
@@ -105,6 +106,7 @@ class BoundConnection(HttpToolsProtocol):
         if self.limit_concurrency == 0:
             self._refuse(503, "there are too many connections; come again")
             return
+        self._go_on()
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
@@ -131,18 +133,23 @@ class BoundConnection(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_AHEAD:
             self._give_up()
         self._head_is_here()
-        self._go_on()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
         self._came_through = True
         super().on_body(body)
+        if self._is_answering and not self.flow.write_paused:
+            self._go_on()
+            if not self.flow.read_paused:
+                self._wait()
 
     def on_message_complete(self) -> None:
         """End a request."""
         self._came_through = True
         super().on_message_complete()
+        if self._is_answering and not self.flow.write_paused:
+            self._go_on()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless it is here."""
@@ -160,7 +167,7 @@ class BoundConnection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """Write on."""
         super().resume_writing()
-        if self._is_answering:
+        if self._is_answering and not self.cycle.more_body:
             self._go_on()
 
     @property

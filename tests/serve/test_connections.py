@@ -40,6 +40,8 @@ from .world import reached
 
 PLACES = 8
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE_BYTES = 64 << 20
 """More than the kernel takes of what nobody reads."""
 
@@ -48,12 +50,13 @@ class Site:
     """What is served: something small, something large, what goes on until it is told to end, and a socket."""
 
     def __init__(self) -> None:
-        self.following = 0
+        self.following = self.received = 0
         self.end = asyncio.Event()
         self.app = Starlette(
             routes=[
                 Route("/", self.small, methods=["GET", "POST"]),
                 Route("/large", self.large),
+                Route("/upload", self.upload, methods=["POST"]),
                 Route("/events", self.events),
                 WebSocketRoute("/ws", self.socket),
             ]
@@ -68,6 +71,11 @@ class Site:
                 yield bytes(1 << 16)
 
         return StreamingResponse(parts())
+
+    async def upload(self, request: Request) -> Response:
+        async for part in request.stream():
+            self.received += len(part)
+        return PlainTextResponse("taken")
 
     async def events(self, request: Request) -> Response:
         async def parts() -> AsyncGenerator[bytes]:
@@ -120,6 +128,10 @@ class Served:
     def connections(self) -> int:
         return len(self._server.server_state.connections)
 
+    @property
+    def http(self) -> list[BoundConnection]:
+        return [each for each in self._server.server_state.connections if isinstance(each, BoundConnection)]
+
     async def open(self, count: int = 1, *, saying: bytes = b"") -> list[Raw]:
         """Connect, and wait until the server has heard of each."""
         made: list[Raw] = []
@@ -164,7 +176,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("saying", [b"", b"GET / HT", HEAD, b"\r\n", HEAD + b"\r\n"])
+@pytest.mark.parametrize(
+    "saying", [b"", b"GET / HT", HEAD, b"\r\n", HEAD + b"\r\n", POST, POST + b"123"],
+    ids=["nothing", "word", "head", "line", "request", "post", "body"],
+)  # fmt: skip
 async def test_whoever_waits_keeps_nobody_out(saying: bytes) -> None:
     async with served() as server:
         idle = await server.open(5 * PLACES, saying=saying)
@@ -175,12 +190,37 @@ async def test_whoever_waits_keeps_nobody_out(saying: bytes) -> None:
 
 
 @pytest.mark.usefixtures("few")
+async def test_an_upload_that_comes_goes_after_those_that_do_not() -> None:
+    async with served() as server:
+        (upload,) = await server.open(saying=POST.replace(b"/", b"/upload", 1))
+        for count in range(1, 11):
+            await server.open(PLACES - 2)
+            await upload.send(b"x")
+            await reached(lambda count=count: server.site.received == count)
+        assert b"taken" in await upload.reader.readuntil(b"taken")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("more", [HEAD + b"\r\n", POST], ids=["another", "a body"])
+async def test_whoever_reads_nothing_keeps_no_place_by_asking_for_more(more: bytes) -> None:
+    async with served() as server:
+        deaf = await server.open(PLACES - 1, saying=LARGE)
+        await reached(lambda: all(each.flow.write_paused for each in server.http))
+        for raw in deaf:
+            await raw.send(more)
+        await reached(lambda: all(each.flow.read_paused for each in server.http))
+        await server.open(2 * PLACES)
+        assert {len(await raw.answer()) < LARGE_BYTES for raw in deaf} == {True}
+
+
+@pytest.mark.usefixtures("few")
 async def test_whoever_reads_nothing_goes_before_whoever_is_answered() -> None:
     async with served() as server:
         (follower,) = await server.open(saying=b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reached(lambda: server.site.following == 1)
         async with connect(f"{server.url.replace('http', 'ws')}/ws") as talking:
-            deaf = await server.open(3 * PLACES, saying=b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            deaf = await server.open(3 * PLACES, saying=LARGE)
             assert server.connections <= PLACES + 1
             assert await server.is_answering()
             assert len(await deaf[0].answer()) < LARGE_BYTES
