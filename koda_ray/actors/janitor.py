@@ -168,7 +168,7 @@ class Janitor:
         self._metrics.note(COST, counted.spent.cost_microusd / 1_000_000)
 
     async def clear(self) -> list[str]:
-        """Finish deletions, destroy sandboxes that are ours and that nobody needs, drop what is worthless, and count.
+        """Begin and finish deletions, destroy sandboxes that nobody needs, drop what is worthless, and count.
 
         A session that sleeps while a sandbox has its files is woken: it saves them, and destroys the sandbox itself.
 
@@ -176,6 +176,7 @@ class Janitor:
             The ids of the sandboxes that were destroyed, and of people's images that were left half made.
         """
         began = time.monotonic()
+        await self._store.close_discarded(now())
         for closed in await self._store.closed_sessions():
             await logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)
         rounds = [await self._reaper.clear()]

@@ -178,7 +178,8 @@ class Reaper:
         if session is None:
             return False
         asleep = session.lease_until is None or session.lease_until < now()
-        if asleep and session.owes is None and session.id not in done.unsaved:
+        wakes = session.owes is None and session.delete_at is None  # nobody wakes what was discarded
+        if asleep and wakes and session.id not in done.unsaved:
             done.unsaved.append(session.id)
         return True
 

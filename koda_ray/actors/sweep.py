@@ -343,7 +343,7 @@ class Sweep:
         A preview is to be judged until there is a final video of it.
         """
         if self._looked_at is None or self._looked_at[0] != user_id:
-            sessions = await self._store.list_sessions(user_id, limit=_MANY)
+            sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
             judged = {
                 row.state.preview.job_id
                 for row in sessions
@@ -379,7 +379,7 @@ class Sweep:
         Looked up once in a round: what is needed since has been touched since.
         """
         if user_id not in self._kept:
-            sessions = await self._store.list_sessions(user_id, limit=_MANY)
+            sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
             jobs = [job for job in await self._store.list_jobs(user_id=user_id) if job.status in ("queued", "running")]
             bundles = {row.state.preview.bundle for row in sessions if row.state.preview is not None}
             bundles |= {bundle for job in jobs if isinstance(bundle := job.spec.get("bundle"), str)}

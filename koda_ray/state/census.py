@@ -19,7 +19,7 @@ class Census:
     """What a store counts at one moment.
 
     Attributes:
-        awake: Sessions that a process holds.
+        awake: Sessions that a process holds, but for discarded ones, as with the next two.
         asleep: Sessions that nobody holds.
         owing: Sessions that owe work, awake or not.
         closing: Sessions whose removal has begun and not ended.

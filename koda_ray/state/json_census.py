@@ -9,7 +9,7 @@ from koda_ray.budgets import Amounts
 from koda_ray.state.census import MONTH, Census
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_inbox import asked_of
-from koda_ray.state.json_rows import moment
+from koda_ray.state.json_rows import is_seen, moment
 from koda_ray.state.json_tables import TableRow, Tables
 from koda_ray.state.records import OWED_STATUSES
 
@@ -29,7 +29,7 @@ class JsonCensus:
             return row["lease_until"] is not None and str(row["lease_until"]) >= now
 
         def work(tables: Tables) -> Census:
-            sessions = [row for row in tables.of("sessions") if row["status"] != "closed"]
+            sessions = [row for row in tables.of("sessions") if is_seen(row)]
             jobs = [row for row in tables.of("jobs") if row["status"] in OWED_STATUSES]
             unheld = [row for row in sessions if row["owes"] is not None and not is_held(row)]
             unheld += [row for row in jobs if row["session_id"] is None and not is_held(row)]

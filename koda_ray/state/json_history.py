@@ -31,7 +31,7 @@ from koda_ray.state.json_holdings import share_holdings
 from koda_ray.state.json_inbox import room_taken
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
-from koda_ray.state.json_rows import decode, encode, event, moment, state_row, time_of, words
+from koda_ray.state.json_rows import decode, encode, event, is_seen, moment, state_row, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_versions import versions_in
 from koda_ray.state.notify import Notifier
@@ -356,7 +356,9 @@ def _put(change: Transaction, table: str, records: _Rows, session_id: str, user_
 
 def _row(tables: Tables, session_id: str, user_id: str | None) -> TableRow:
     row = tables.get("sessions", session_id)
-    if row is None or row["status"] == "closed" or (user_id is not None and row["user_id"] != words(user_id)):
+    if row is None or row["status"] == "closed":
+        raise no_such("session", session_id)
+    if user_id is not None and (row["user_id"] != words(user_id) or not is_seen(row)):
         raise no_such("session", session_id)
     return row
 

@@ -11,7 +11,7 @@ from koda_ray.state.inbox import Judge, is_awake, see_room
 from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
-from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.records import CommandRecord, SessionRecord, SessionRoom
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
@@ -34,7 +34,7 @@ class JsonInbox:
 
         def work(change: Transaction) -> tuple[CommandRecord, bool]:
             row = change.tables.get("sessions", session_id)
-            if row is None or row["status"] == "closed" or row["user_id"] != words(command.user_id):
+            if row is None or not is_seen(row) or row["user_id"] != words(command.user_id):
                 raise no_such("session", session_id)
             for table, waits in (("commands", False), ("inbox", True)):
                 there = change.tables.get(table, command.key, session_id)
@@ -91,7 +91,7 @@ def count_awake(tables: Tables, user_id: str) -> int:
     asked = {str(row["session_id"]) for row in tables.everywhere("inbox")}
     return sum(
         row["user_id"] == mine
-        and row["status"] != "closed"
+        and is_seen(row)
         and (
             row["owes"] is not None
             or str(row["id"]) in asked
@@ -105,7 +105,7 @@ def room_taken(tables: Tables, user_id: str) -> SessionRoom:
     """Count what a user has of sessions."""
     mine = words(user_id)
     return SessionRoom(
-        sessions=sum(row["user_id"] == mine and row["status"] != "closed" for row in tables.of("sessions")),
+        sessions=sum(row["user_id"] == mine and is_seen(row) for row in tables.of("sessions")),
         awake=count_awake(tables, user_id),
         stored_bytes=count_stored(tables, user_id),
     )
@@ -121,7 +121,7 @@ def asked_of(tables: Tables, is_unheld: Callable[[TableRow], bool]) -> list[Tabl
     """Find sessions that nobody holds and that owe nothing but to take what waits."""
     ids = dict.fromkeys(str(row["session_id"]) for row in tables.everywhere("inbox"))
     rows = [row for each in ids if (row := tables.get("sessions", each)) is not None]
-    return [row for row in rows if row["owes"] is None and row["status"] != "closed" and is_unheld(row)]
+    return [row for row in rows if row["owes"] is None and is_seen(row) and is_unheld(row)]
 
 
 def activation_of(row: TableRow) -> int:

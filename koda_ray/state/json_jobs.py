@@ -17,7 +17,7 @@ from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_holdings import hold_objects
 from koda_ray.state.json_parts import epoch_of, put_events
-from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import (
@@ -327,7 +327,7 @@ def _page_renders(tables: Tables, user_id: str, id_prefix: str) -> Iterator[Tabl
 
 
 def _renders(tables: Tables, user_id: str, sought: RendersSought) -> Iterator[TableRow]:
-    """Go through the renders of a user that somebody looks for."""
+    """Go through the renders of a user that somebody looks for: none is of a session that its user does not see."""
     since, until = (None if at is None else moment(at) for at in (sought.since, sought.until))
     for row in tables.of("jobs"):
         if (
@@ -338,8 +338,14 @@ def _renders(tables: Tables, user_id: str, sought: RendersSought) -> Iterator[Ta
             and str(row["id"]).startswith(sought.id_prefix)
             and (since is None or str(row["updated_at"]) >= since)
             and (until is None or str(row["updated_at"]) < until)
+            and (row["session_id"] is None or _is_of_seen(tables, str(row["session_id"])))
         ):
             yield row
+
+
+def _is_of_seen(tables: Tables, session_id: str) -> bool:
+    session = tables.get("sessions", session_id)
+    return session is not None and is_seen(session)
 
 
 def _age(row: TableRow) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from koda_ray.events import EPHEMERAL, Envelope
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.json_charges import close_charges
 from koda_ray.state.json_database import JsonDatabase
-from koda_ray.state.json_rows import decode, encode_event, event, words
+from koda_ray.state.json_rows import decode, encode_event, event, is_seen, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.lookout import Newest
 from koda_ray.state.records import (
@@ -124,12 +124,15 @@ class JsonParts:
 
     async def newest(self, stream_ids: Collection[str]) -> dict[str, Newest]:
         """Read the newest numbers of streams."""
-        ends = {"sessions": ("closed",), "jobs": ("succeeded", "failed", "cancelled")}
+        is_over: dict[str, Callable[[TableRow], bool]] = {
+            "sessions": lambda row: not is_seen(row),
+            "jobs": lambda row: row["status"] in ("succeeded", "failed", "cancelled"),
+        }
 
         def work(tables: Tables) -> dict[str, Newest]:
             return {
-                stream: Newest(cast("int", row["seq"]), row["status"] in over)
-                for table, over in ends.items()
+                stream: Newest(cast("int", row["seq"]), over(row))
+                for table, over in is_over.items()
                 for stream in stream_ids
                 if (row := tables.get(table, stream)) is not None
             }

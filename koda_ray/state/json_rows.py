@@ -18,7 +18,7 @@ from koda_ray.types import NodeState
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["copy", "decode", "encode", "encode_event", "event", "moment", "state_row", "time_of", "words"]
+__all__ = ["copy", "decode", "encode", "encode_event", "event", "is_seen", "moment", "state_row", "time_of", "words"]
 
 R = TypeVar("R", bound="DataclassInstance")
 
@@ -40,6 +40,11 @@ def moment(at: datetime) -> str:
 def time_of(text: JsonValue) -> datetime:
     """Read a time."""
     return datetime.fromisoformat(str(text))
+
+
+def is_seen(session: dict[str, JsonValue]) -> bool:
+    """Whether a session is neither being deleted nor discarded; rows from before that could be say nothing of it."""
+    return session["status"] != "closed" and session.get("delete_at") is None
 
 
 def copy(value: JsonValue) -> JsonValue:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NoReturn, cast
+from typing import Literal, NoReturn
 
 from pydantic import JsonValue
 
@@ -25,6 +25,7 @@ from koda_ray.state.json_charges import JsonCharges, remove_charges
 from koda_ray.state.json_commit import apply_batch
 from koda_ray.state.json_content import JsonContent, may_begin
 from koda_ray.state.json_database import JsonDatabase
+from koda_ray.state.json_discarding import JsonDiscarding, labelled
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
 from koda_ray.state.json_holdings import JsonHoldings, leave_holdings
@@ -32,7 +33,7 @@ from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
-from koda_ray.state.json_rows import decode, encode, moment, time_of, words
+from koda_ray.state.json_rows import decode, encode, is_seen, moment, time_of, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.json_versions import JsonVersions
@@ -63,6 +64,7 @@ _CHILDREN = (
 class JSONStore(
     JsonHistory,
     JsonVersions,
+    JsonDiscarding,
     JsonInbox,
     JsonJobs,
     JsonCharges,
@@ -192,7 +194,7 @@ class JSONStore(
 
         def work(change: Transaction) -> None:
             row = change.tables.get("sessions", session_id)
-            if row is None or row["user_id"] != words(user_id) or row["status"] == "closed":
+            if row is None or row["user_id"] != words(user_id) or not is_seen(row):
                 raise no_such("session", session_id)
             held = decode(SessionRecord, row)
             if is_awake(held.owes, held.lease_until):
@@ -206,11 +208,13 @@ class JSONStore(
         await self._database.write(work)
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
-        """Read a row; NotFound when it is missing, closed, or another user's."""
+        """Read a row; NotFound when it is missing, closed, or another user's, and for its user when it is discarded."""
 
         def work(tables: Tables) -> SessionRecord:
             row = tables.get("sessions", session_id)
-            if row is None or row["status"] == "closed" or (user_id is not None and row["user_id"] != words(user_id)):
+            if row is None or row["status"] == "closed":
+                raise no_such("session", session_id)
+            if user_id is not None and (row["user_id"] != words(user_id) or not is_seen(row)):
                 raise no_such("session", session_id)
             return decode(SessionRecord, row)
 
@@ -224,18 +228,15 @@ class JSONStore(
         before: str | None = None,
         pinned: bool | None = None,
         group: str | None = None,
+        discarded: bool = False,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
 
         def work(tables: Tables) -> list[SessionRecord]:
             mine = [
                 row
-                for row in tables.of("sessions")
-                if row["user_id"] == words(user_id)
-                and row["status"] != "closed"
-                and (before is None or str(row["id"]) < before)
-                and (pinned is None or row.get("pinned", False) == pinned)
-                and (group is None or cast("TableRow", row["state"]).get("group") == words(group))
+                for row in labelled(tables, user_id, pinned=pinned, group=group)
+                if (discarded or is_seen(row)) and (before is None or str(row["id"]) < before)
             ]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(SessionRecord, row) for row in mine[:limit]]
@@ -247,7 +248,7 @@ class JSONStore(
 
         def work(change: Transaction) -> SessionRecord:
             row = change.tables.get("sessions", session_id)
-            if row is None or row["status"] == "closed" or row["user_id"] != words(user_id):
+            if row is None or not is_seen(row) or row["user_id"] != words(user_id):
                 raise no_such("session", session_id)
             fields: TableRow = {} if label.pinned is None else {"pinned": label.pinned}
             if label.title is not None:
@@ -266,7 +267,7 @@ class JSONStore(
             unused = [
                 row
                 for row in change.tables.of("sessions")
-                if row["owes"] is None and row["status"] != "closed" and not row.get("pinned")
+                if row["owes"] is None and is_seen(row) and not row.get("pinned")
                 if str(row["last_activity"]) < limit_at
                 if (row["lease_until"] is None or str(row["lease_until"]) < at) and str(row["id"]) not in asked
             ]
@@ -289,7 +290,7 @@ class JSONStore(
 
         def work(change: Transaction) -> SessionRecord:
             row = change.tables.get("sessions", session_id)
-            if row is None or row["status"] == "closed":
+            if row is None or not is_seen(row):
                 raise no_such("session", session_id)
             if activation is not None and activation_of(row) != activation:
                 raise superseded(session_id, activation=activation, current=activation_of(row))
@@ -382,9 +383,7 @@ class JSONStore(
 
         def work(tables: Tables) -> list[OwedWork]:
             sessions = [
-                row
-                for row in tables.of("sessions")
-                if row["owes"] is not None and row["status"] != "closed" and is_unheld(row)
+                row for row in tables.of("sessions") if row["owes"] is not None and is_seen(row) and is_unheld(row)
             ]
             sessions += asked_of(tables, is_unheld)
             place = {str(row["id"]): (str(row["updated_at"]), str(row["id"])) for row in sessions}

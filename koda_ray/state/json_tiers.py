@@ -12,7 +12,7 @@ from koda_ray.errors import Fenced, KodaError
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_recovery import FORMAT_VERSION
-from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import Tables, Transaction
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.tiers import LockRecord, StoreHealth, StoreMetrics, TimeWindow
@@ -42,6 +42,7 @@ class JsonTiers:
                 row
                 for row in tables.of("sessions")
                 if row["user_id"] == words(user_id)
+                and is_seen(row)
                 and row["status"] in wanted
                 and (since is None or str(row["last_activity"]) >= since)
                 and (until is None or str(row["last_activity"]) < until)

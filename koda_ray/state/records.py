@@ -63,6 +63,7 @@ class SessionRecord:
     ``seq`` is the number of its newest event, ``rev`` of its newest commit, ``host`` names the process that holds the
     lease, ``activation`` is the number of the name under which that process is sought. ``title`` and ``pinned`` are
     what its user makes of it in lists (`SessionLabel`): no event tells of them, and going back leaves them.
+    ``delete_at`` is when a discarded session is deleted (`koda_ray.state.discarding`); None for any other.
     """
 
     id: str
@@ -81,6 +82,7 @@ class SessionRecord:
     updated_at: datetime
     title: str | None = None
     pinned: bool = False
+    delete_at: datetime | None = None
     activation: int = 0
     trace: str | None = field(default=None, compare=False)
     rev: int = field(default=0, compare=False)

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     TextClause,
     UniqueConstraint,
+    and_,
     false,
     text,
     true,
@@ -35,6 +36,7 @@ from koda_ray.state.column_types import Json, Utc, Words
 __all__ = [
     "IS_EPHEMERAL",
     "IS_OPEN",
+    "IS_SEEN",
     "IS_UNHELD",
     "IS_UNNEEDED",
     "SCHEMA_VERSION",
@@ -69,7 +71,7 @@ __all__ = [
     "versions",
 ]
 
-SCHEMA_VERSION = "0018"
+SCHEMA_VERSION = "0019"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -184,6 +186,7 @@ sessions = Table(
     Column("title", Words),
     Column("pinned", Boolean, nullable=False, server_default=false()),
     Column("take_group", Words),
+    Column("delete_at", Utc),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
     _number("rev"),
@@ -202,7 +205,11 @@ sessions = Table(
     Index("ix_sessions_user_id_id", "user_id", "id"),
     _partial("ix_sessions_take_group", "user_id", "take_group", "id", where=text("take_group IS NOT NULL")),
     _partial("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
+    _partial("ix_sessions_delete_at", "delete_at", where=text("delete_at IS NOT NULL")),
 )
+
+IS_SEEN = and_(sessions.c.status != "closed", sessions.c.delete_at.is_(None))
+"""A session that is neither being deleted nor discarded."""
 
 commands = _asked(
     "commands",

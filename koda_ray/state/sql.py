@@ -46,6 +46,7 @@ from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
+from koda_ray.state.sql_discarding import SqlDiscarding, labelled
 from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_holdings import SqlHoldings, leave_holdings
 from koda_ray.state.sql_inbox import (
@@ -80,6 +81,7 @@ _E = schema.events.c
 class SqlStore(
     SqlHistory,
     SqlVersions,
+    SqlDiscarding,
     SqlInbox,
     SqlJobs,
     SqlCharges,
@@ -223,7 +225,7 @@ class SqlStore(
 
     async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
-        mine = and_(_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
+        mine = and_(_S.id == session_id, _S.user_id == user_id, schema.IS_SEEN)
 
         def work(connection: Connection) -> None:
             take_turn(connection, user_id)
@@ -244,12 +246,12 @@ class SqlStore(
         await self._database.write(work)
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
-        """Read a row; NotFound when it is missing, closed, or another user's."""
+        """Read a row; NotFound when it is missing, closed, or another user's, and for its user when it is discarded."""
 
         def work(connection: Connection) -> SessionRecord | None:
             query = select(schema.sessions).where(_S.id == session_id, _S.status != "closed")
             if user_id is not None:
-                query = query.where(_S.user_id == user_id)
+                query = query.where(_S.user_id == user_id, _S.delete_at.is_(None))
             row = connection.execute(query).one_or_none()
             return None if row is None else session(row)
 
@@ -266,21 +268,19 @@ class SqlStore(
         before: str | None = None,
         pinned: bool | None = None,
         group: str | None = None,
+        discarded: bool = False,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
-        query = select(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
+        seen = _S.status != "closed" if discarded else schema.IS_SEEN
+        query = select(schema.sessions).where(_S.user_id == user_id, seen, *labelled(pinned, group))
         if before is not None:
             query = query.where(_S.id < before)
-        if pinned is not None:
-            query = query.where(_S.pinned.is_(pinned))
-        if group is not None:
-            query = query.where(_S.take_group == group)
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 
     async def label_session(self, session_id: str, *, user_id: str, label: SessionLabel) -> SessionRecord:
         """Change how a session stands in its user's lists."""
-        mine = (_S.id == session_id, _S.user_id == user_id, _S.status != "closed")
+        mine = (_S.id == session_id, _S.user_id == user_id, schema.IS_SEEN)
         values: dict[str, object] = {"pinned": _S.pinned if label.pinned is None else label.pinned}
         if label.title is not None:
             values["title"] = label.title or None
@@ -294,7 +294,7 @@ class SqlStore(
         """Begin to delete sessions that were last used before a time; see `Store.close_unused`."""
         asked = select(schema.inbox.c.session_id)
         unheld = or_(_S.lease_until.is_(None), _S.lease_until < now())
-        idle = (_S.owes.is_(None), _S.status != "closed", _S.pinned.is_(False))
+        idle = (_S.owes.is_(None), schema.IS_SEEN, _S.pinned.is_(False))
         unused = (_S.last_activity < before, *idle, unheld, _S.id.not_in(asked))
         oldest = select(_S.id).where(*unused).order_by(_S.last_activity, _S.id).limit(limit)
         close = (
@@ -321,7 +321,7 @@ class SqlStore(
         named = () if activation is None else (_S.activation == activation,)
         statement = (
             update(schema.sessions)
-            .where(_S.id == session_id, _S.status != "closed", *named)
+            .where(_S.id == session_id, schema.IS_SEEN, *named)
             .values(epoch=_S.epoch + 1, host=host, lease_until=lease_until, status="active")
             .returning(schema.sessions)
         )

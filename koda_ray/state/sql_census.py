@@ -30,7 +30,7 @@ class SqlCensus:
         """Count everything."""
 
         def work(connection: Connection) -> Census:
-            there = _S.status != "closed"
+            there = schema.IS_SEEN
             held = func.coalesce(_S.lease_until >= at, False)  # None is nobody
             unheld = and_(there, _S.owes.is_not(None), ~held)
             sessions = connection.execute(

@@ -100,9 +100,9 @@ class SqlHistory(SqlParts):
         """See that a session could be put back to a point; see `HistoryStore.see_point`."""
 
         def work(connection: Connection) -> None:
-            query = select(_S.user_id, _S.history, _S.state_rev).where(_S.id == session_id, _S.status != "closed")
+            query = select(_S.history, _S.state_rev).where(*_known(session_id, user_id))
             row = connection.execute(query).one_or_none()
-            if row is None or (user_id is not None and row.user_id != user_id):
+            if row is None:
                 raise no_such("session", session_id)
             spans = spans_of(row.history)
             points = SqlPointLookup(connection, session_id, spans)
@@ -320,10 +320,17 @@ def save_state(database: Database, connection: Connection, session_id: str) -> N
 
 
 def _row(connection: Connection, session_id: str, user_id: str | None) -> Row[*tuple[Any, ...]]:
-    row = connection.execute(select(schema.sessions).where(_S.id == session_id, _S.status != "closed")).one_or_none()
-    if row is None or (user_id is not None and row.user_id != user_id):
+    row = connection.execute(select(schema.sessions).where(*_known(session_id, user_id))).one_or_none()
+    if row is None:
         raise no_such("session", session_id)
     return row
+
+
+def _known(session_id: str, user_id: str | None) -> tuple[ColumnElement[bool], ...]:
+    """Say which session is meant: by its user one that they see, by who works for it any that is not being deleted."""
+    if user_id is None:
+        return _S.id == session_id, _S.status != "closed"
+    return _S.id == session_id, _S.user_id == user_id, schema.IS_SEEN
 
 
 def _kept(

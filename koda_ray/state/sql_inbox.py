@@ -51,7 +51,7 @@ class SqlInbox:
         def work(connection: Connection) -> tuple[CommandRecord, bool]:
             if most_awake is not None:
                 take_turn(connection, command.user_id)  # before the row, as whoever begins or wakes another does
-            mine = (_S.id == command.session_id, _S.user_id == command.user_id, _S.status != "closed")
+            mine = (_S.id == command.session_id, _S.user_id == command.user_id, schema.IS_SEEN)
             touched = update(schema.sessions).where(*mine).values(rev=_S.rev, last_activity=now())
             row = connection.execute(touched.returning(schema.sessions)).one_or_none()
             if row is None:
@@ -102,13 +102,13 @@ def count_awake(connection: Connection, user_id: str) -> int:
     """Count a user's sessions that are held, owe work, or are asked something."""
     asked = select(_I.session_id).where(_I.user_id == user_id)
     awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
-    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed", awake)
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN, awake)
     return connection.execute(mine).scalar_one()
 
 
 def room_taken(connection: Connection, user_id: str, room: SessionRoom) -> SessionRoom:
     """Count what a user has of sessions, as far as ``room`` limits it; whose turn it is (`take_turn`) counts alone."""
-    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, _S.status != "closed")
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN)
     return SessionRoom(
         sessions=None if room.sessions is None else connection.execute(mine).scalar_one(),
         awake=None if room.awake is None else count_awake(connection, user_id),
@@ -127,7 +127,7 @@ def sessions_owing(
     """List sessions that nobody holds and that owe work, or nothing but to take what waits: as `Store.owed`."""
     told = (_S.id, _S.user_id, _S.epoch, _S.updated_at)
     unheld = or_(_S.lease_until.is_(None), _S.lease_until < at)
-    owing = select(*told).where(_S.owes.is_not(None), _S.status != "closed", unheld)
+    owing = select(*told).where(_S.owes.is_not(None), schema.IS_SEEN, unheld)
     all_of_them = union_all(owing, _asked(at).with_only_columns(*told).distinct()).subquery()
     of = all_of_them.c
     in_order = select(all_of_them).order_by(of.updated_at, of.id)
@@ -153,12 +153,12 @@ def count_asked(connection: Connection, at: datetime) -> tuple[int, datetime | N
 def _asked(at: datetime) -> Select[*tuple[Any, ...]]:
     unheld = or_(_S.lease_until.is_(None), _S.lease_until < at)
     query = select(schema.sessions).join(schema.inbox, _I.session_id == _S.id)
-    return query.where(_S.owes.is_(None), _S.status != "closed", unheld)
+    return query.where(_S.owes.is_(None), schema.IS_SEEN, unheld)
 
 
 def why_not_activated(connection: Connection, session_id: str, activation: int | None) -> Exception:
     """Say why a session could not be taken."""
-    there = select(_S.activation).where(_S.id == session_id, _S.status != "closed")
+    there = select(_S.activation).where(_S.id == session_id, schema.IS_SEEN)
     current = connection.execute(there).scalar_one_or_none()
     if current is None or activation is None:
         return no_such("session", session_id)

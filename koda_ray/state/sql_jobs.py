@@ -312,8 +312,10 @@ def _page_renders(user_id: str, id_prefix: str) -> list[ColumnElement[bool]]:
 
 
 def _sought(sought: RendersSought) -> list[ColumnElement[bool]]:
-    """Return what is true of the renders that somebody looks for."""
+    """Return what is true of the renders that somebody looks for: none is of a session that its user does not see."""
+    seen = select(schema.sessions.c.id).where(schema.sessions.c.id == _J.session_id, schema.IS_SEEN)
     return [
+        or_(_J.session_id.is_(None), seen.exists()),
         *([_J.kind.in_(sought.kinds)] if sought.kinds else []),
         *([_J.session_id == sought.session_id] if sought.session_id is not None else []),
         *([_J.status.in_(sought.statuses)] if sought.statuses else []),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, not_, or_, select, update
 
 from koda_ray.errors import KodaError
 from koda_ray.events import EPHEMERAL, Envelope
@@ -150,9 +150,9 @@ class SqlParts:
         def work(connection: Connection) -> dict[str, Newest]:
             found: dict[str, Newest] = {}
             for share in shares:
-                for table, over in ((sessions, ("closed",)), (jobs, _ENDED)):
-                    query = select(table.id, table.seq, table.status).where(table.id.in_(share))
-                    found |= {row.id: Newest(row.seq, row.status in over) for row in connection.execute(query)}
+                for table, over in ((sessions, not_(schema.IS_SEEN)), (jobs, jobs.status.in_(_ENDED))):
+                    query = select(table.id, table.seq, over.label("over")).where(table.id.in_(share))
+                    found |= {row.id: Newest(row.seq, bool(row.over)) for row in connection.execute(query)}
             return found
 
         return await self._database.read(work)

@@ -36,7 +36,9 @@ class SqlTiers:
         self, user_id: str, *, statuses: Sequence[Literal["active", "suspended"]] = (), window: TimeWindow | None = None
     ) -> list[SessionRecord]:
         """Read a user's sessions by when they were last used, newest first."""
-        query = select(schema.sessions).where(_S.user_id == user_id, _S.status.in_(statuses or ("active", "suspended")))
+        query = select(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN)
+        if statuses:
+            query = query.where(_S.status.in_(statuses))
         window = window or TimeWindow()
         if window.since is not None:
             query = query.where(_S.last_activity >= window.since)

@@ -19,6 +19,7 @@ from koda_ray.state.boxes import BoxStore, SandboxRecord
 from koda_ray.state.census import CensusStore
 from koda_ray.state.charges import AccountRecord, ChargedPart, ChargeEntry, ChargeRecord
 from koda_ray.state.content import ContentStore
+from koda_ray.state.discarding import DiscardingStore
 from koda_ray.state.holdings import HoldingStore
 from koda_ray.state.inbox import InboxStore
 from koda_ray.state.lookout import Lookout, Newest
@@ -57,6 +58,7 @@ __all__ = ["Store"]
 class Store(
     HistoryStore,
     VersionStore,
+    DiscardingStore,
     InboxStore,
     QueryStore,
     OperatedStore,
@@ -159,7 +161,10 @@ class Store(
         ...
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
-        """Read a row; NotFound when it is missing, closed by delete, or another user's."""
+        """Read a row; NotFound when it is missing, closed by delete, or another user's.
+
+        A discarded one is not there for its user either; without one, whoever works for it reads it.
+        """
         ...
 
     async def list_sessions(
@@ -170,11 +175,12 @@ class Store(
         before: str | None = None,
         pinned: bool | None = None,
         group: str | None = None,
+        discarded: bool = False,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first; ``before`` is the last id of the page before.
 
         With ``pinned``, only those that are, or only those that are not; with ``group``, only those that were made
-        with it: they are found by it, however many came after them.
+        with it: they are found by it, however many came after them. With ``discarded``, those too.
         """
         ...
 
@@ -377,7 +383,7 @@ class Store(
         limit: int = 50,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read a user's renders, newest first.
+        """Read a user's renders, newest first; none of sessions that are discarded, or being deleted.
 
         Args:
             user_id: Whose.

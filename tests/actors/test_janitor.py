@@ -20,7 +20,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.sweep import Retention, Sweep
 from koda_ray.actors.waking import WAKES, Waking, WakingPace, in_turn
-from koda_ray.errors import StorageError, Unavailable
+from koda_ray.errors import NotFound, StorageError, Unavailable
 from koda_ray.metrics import Figure
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.local import LocalProvider
@@ -199,6 +199,31 @@ async def test_two_janitors_finish_a_deletion_between_them(house: House) -> None
 
 
 # --- sandboxes ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deletion_that_could_be_undone_is_carried_out_when_its_time_has_come(house: House) -> None:
+    due, kept = [await filled(house, digest * 64) for digest in "ab"]
+    await house.store.discard_session(due.id, user_id=due.user_id, delete_at=now())
+    await house.store.discard_session(kept.id, user_id=kept.user_id, delete_at=now() + SOON)
+    await house.janitor().clear()
+    left = await house.storage.list()
+    assert any(kept.id in key for key in left) and not any(due.id in key for key in left)
+    with pytest.raises(NotFound):
+        await house.store.get_session(due.id)
+    assert (await house.store.restore_session(kept.id, user_id=kept.user_id)).id == kept.id
+
+
+@pytest.mark.sandbox
+async def test_the_sandbox_of_a_discarded_session_stays_and_nobody_is_woken_for_it(house: House) -> None:
+    asleep = await house.session(owes=False, lease=-timedelta(days=1))
+    box = await house.sandbox(asleep)
+    await house.store.discard_session(asleep.id, user_id=asleep.user_id, delete_at=now() + SOON)
+    janitor = house.janitor()
+    assert await janitor.clear() == [] and janitor.waking == 0 and house.woken == []
+    assert await box.is_alive()
+    await house.store.restore_session(asleep.id, user_id=asleep.user_id)
+    assert await janitor.clear() == []
+    await house.until(lambda: house.woken == [asleep.id])
 
 
 @pytest.mark.sandbox

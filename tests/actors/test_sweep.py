@@ -446,8 +446,9 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     assert await disk_storage.exists(shown)
 
 
+@pytest.mark.parametrize("discarded", [False, True])
 async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(
-    store: SqlStore, storage: Storage, clock: Clock
+    store: SqlStore, storage: Storage, clock: Clock, discarded: bool
 ) -> None:
     asked, done = await records.active_session(store), await records.active_session(store)
 
@@ -469,6 +470,8 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     shown = await made(done, "preview")  # of a session that is gone but for what another shows
     fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
     await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
+    if discarded:
+        await store.discard_session(asked.id, user_id="ann", delete_at=clock.at + PREVIEWS * 9)
     counted = Counted()
     sweep = sweep_of(store, storage, clock, metrics=counted)
     assert await sweep.step() == []

@@ -14,6 +14,7 @@ from tests.state.conformance.charges import ChargeConformance
 from tests.state.conformance.commits import CommitConformance
 from tests.state.conformance.connecting import Connect
 from tests.state.conformance.deletion import DeletionConformance
+from tests.state.conformance.discarding import DiscardingConformance
 from tests.state.conformance.events import EventConformance
 from tests.state.conformance.history import HistoryConformance
 from tests.state.conformance.holdings import HoldingConformance
@@ -36,6 +37,7 @@ class StoreConformance(
     JobConformance,
     SandboxRowConformance,
     DeletionConformance,
+    DiscardingConformance,
     ShareConformance,
     TierConformance,
     ChargeConformance,

@@ -1,0 +1,67 @@
+"""Sessions that somebody deleted and may still want back: discarded ones, which are deleted at a time.
+
+Until then everything of a discarded session is there, and whatever looks for what may be removed counts it as one that
+stays. But its user sees it no more, its streams are over, nobody activates it, and it takes none of the room that a
+user has for sessions. It is no state of the session's own: whoever has it is not fenced, so that its process can still
+save what it has before it ends.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from koda_ray.state.records import SessionRecord, SessionRoom
+
+__all__ = ["DiscardingStore", "room_for"]
+
+
+class DiscardingStore(Protocol):
+    """Deleting what can be had back, and reading what is left in the order of its last change."""
+
+    async def discard_session(self, session_id: str, *, user_id: str, delete_at: datetime) -> SessionRecord:
+        """Have a session deleted at a time; one that was discarded before, at this time instead.
+
+        Raises:
+            NotFound: There is no such session of this user, or its deletion has begun.
+        """
+        ...
+
+    async def restore_session(self, session_id: str, *, user_id: str, room: SessionRoom | None = None) -> SessionRecord:
+        """Have a session back as it was discarded; one that is not discarded stays as it is.
+
+        Raises:
+            NotFound: There is no such session of this user, or its deletion has begun.
+            LimitReached: With it, the user would have more than ``room``, of those that are awake only where it owes
+                work; it stays discarded.
+        """
+        ...
+
+    async def close_discarded(self, at: datetime, *, limit: int = 100) -> list[SessionRecord]:
+        """Begin to delete discarded sessions whose time has come, as `Store.close_session`, longest due first."""
+        ...
+
+    async def changed_sessions(
+        self,
+        user_id: str,
+        *,
+        limit: int = 50,
+        before: tuple[datetime, str] | None = None,
+        pinned: bool | None = None,
+        group: str | None = None,
+    ) -> list[SessionRecord]:
+        """Read a user's sessions, last changed first.
+
+        Args:
+            user_id: Whose.
+            limit: How many at most.
+            before: When the last one of the page before had changed, and its id.
+            pinned: As of `Store.list_sessions`, and so is ``group``.
+            group: As said.
+        """
+        ...
+
+
+def room_for(row: SessionRecord, room: SessionRoom) -> SessionRoom:
+    """Return what of a user's room a session takes that comes back: a place among those awake where it owes work."""
+    return SessionRoom(sessions=room.sessions, awake=None if row.owes is None else room.awake)
