@@ -62,6 +62,18 @@ async def test_a_session_is_listed_by_the_title_that_it_was_given(shell: Shell, 
     assert (await shell("label", "ses_unknown", "--pin")).status == Exit.NOT_FOUND
 
 
+async def test_a_session_is_had_back_that_was_deleted_so(koda: World, shell: Shell, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    session_id = (await client.create(PROMPT)).session_id
+    deleted = await shell("delete", session_id, "--undo", "600")
+    assert deleted.out == f"deleted {session_id}; within 600 s: koda restore {session_id}\n"
+    assert (await shell("show", session_id)).status == Exit.NOT_FOUND
+    assert (await shell("restore", session_id)).status == Exit.DONE
+    assert session_id in (await shell("list")).out
+    assert (await shell("restore", "ses_unknown")).status == Exit.NOT_FOUND
+    assert (await shell("delete", "job_1", "--undo", "600")).status == Exit.USAGE
+
+
 @pytest.mark.full
 async def test_events_are_printed_a_line_each_until_there_are_no_more(shell: Shell, client: KodaClient) -> None:
     session_id = (await shell("new", PROMPT)).out.strip()

@@ -128,7 +128,7 @@ def test_the_plain_client_does_what_the_example_does() -> None:
 async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_path: Path) -> None:
     koda.directory.asks = False
     (example,) = (block for block in _blocks(_README, "sh") if "v1/sessions" in block)
-    serve, create, session, events, accept, state, video = example.replace("\\\n", " ").splitlines()
+    serve, create, session, events, accept, state, video, found, deleted = example.replace("\\\n", " ").splitlines()
     assert serve == "./koda serve --background" and session.startswith("SESSION=ses_...")
     session_id = ""
 
@@ -151,6 +151,10 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
         await type_in(video)
         assert (tmp_path / "ball.mp4").read_bytes() == VIDEO["final"]
         last = (await client.session(session_id)).seq
+        assert [each["id"] for each in json.loads(await type_in(found))["sessions"]] == [session_id]
+        await type_in(deleted)
+        assert (await client.sessions()).sessions == ()
+        assert (await client.restore(session_id)).seq == last
     following = await asyncio.create_subprocess_exec(*typed(events), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert following.stdout is not None
     async with asyncio.timeout(60):

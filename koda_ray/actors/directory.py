@@ -199,20 +199,29 @@ class RayDirectory:
         """
         await self.finish(await self._store.close_session(session_id, user_id=user_id))
 
+    async def passivate(self, session_id: str) -> None:
+        """End what a discarded session does, once it has saved that; one that was had back meanwhile goes on."""
+        row = await self._store.get_session(session_id)
+        if row.delete_at is not None:
+            await self._end(row)
+
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
-        self._calls.forget(closed.id)  # it may have slept, and woken, since it was called from here
+        await self._end(closed)
+        if self._removal is None:
+            self._removal = Removal(store=self._store, storage=self._storage, sandboxes=await self._sandboxes())
+        await self._removal.finish(closed)
+
+    async def _end(self, row: SessionRecord) -> None:
+        """End a session's actor for good; its renders and its sandbox end with it, where it still answers."""
+        self._calls.forget(row.id)  # it may have slept, and woken, since it was called from here
         async with asyncio.timeout(CALL_TIMEOUT_S):
-            handle = await self._calls.find(closed.id, closed.activation)
+            handle = await self._calls.find(row.id, row.activation)
         if handle is not None:
-            # its renders and its sandbox end with it, where it still answers
             with contextlib.suppress(RayError, TimeoutError):
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await handle.close.remote()
             await self._calls.end(handle)
-        if self._removal is None:
-            self._removal = Removal(store=self._store, storage=self._storage, sandboxes=await self._sandboxes())
-        await self._removal.finish(closed)
 
     async def wake_render(self, job_id: str) -> bool:
         """Have a page render worked on, if there is room; else the janitor finds it queued later.

@@ -465,9 +465,15 @@ def show(session: Session, json: Json = False, server: Server = None) -> None:
 def delete(
     session: Work,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    undo_s: Annotated[
+        int,
+        typer.Option("--undo", min=0, max=3600, metavar="SECONDS", help="Keep a session so long for: koda restore."),
+    ] = 0,
     server: Server = None,
 ) -> None:
     """Delete a session or a render with everything in it."""
+    if undo_s and session.startswith("job_"):
+        raise typer.BadParameter("a render is deleted at once", param_hint="--undo")
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {session} with its files and videos?"):
         raise Left(Exit.INTERRUPTED)
     from koda_ray.client import KodaClient
@@ -475,10 +481,26 @@ def delete(
 
     async def work() -> None:
         async with KodaClient(require_server(server)) as client:
-            await (client.delete_page_render if session.startswith("job_") else client.delete)(session)
+            if session.startswith("job_"):
+                await client.delete_page_render(session)
+            else:
+                await client.delete(session, undo_s=undo_s)
 
     run(work())
-    typer.echo(f"deleted {session}")
+    typer.echo(f"deleted {session}" + (f"; within {undo_s} s: koda restore {session}" if undo_s else ""))
+
+
+@app.command()
+def restore(session: Session, server: Server = None) -> None:
+    """Have a session back that was deleted in the browser, or with --undo, a short time ago."""
+    from koda_ray.client import KodaClient
+    from koda_ray.console.job import require_server
+
+    async def work() -> None:
+        async with KodaClient(require_server(server)) as client:
+            await client.restore(session)
+
+    run(work())
 
 
 def _show(

@@ -102,6 +102,7 @@ class Koda:
     label = _once(KodaClient.label)
     messages = _once(KodaClient.messages)
     delete = _once(KodaClient.delete)
+    restore = _once(KodaClient.restore)
     answer = _once(KodaClient.answer)
     accept = _once(KodaClient.accept)
     reject = _once(KodaClient.reject)

@@ -50,6 +50,7 @@ from koda_ray.wire import (
     Reject,
     Rewind,
     SessionCreated,
+    SessionOrder,
     SessionPage,
     SessionUsage,
     SessionView,
@@ -143,13 +144,15 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         phases: Sequence[Phase] = (),
         turn: WhoseTurn | None = None,
         pinned: bool | None = None,
+        order: SessionOrder = "made",
     ) -> SessionPage:
         """Read a page of your sessions, newest first: all, or those in some phases, with some words in them.
 
+        In ``order`` of when they were made, or last changed; each page is asked for in the order of the first.
         ``turn`` chooses those that wait for a person, or those that agents work on; ``pinned`` those that are, or are
         not.
         """
-        params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases)}
+        params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases), "order": order}
         if pinned is not None:
             params["pinned"] = str(pinned).lower()
         params |= {name: value for name, value in (("before", before), ("text", text), ("turn", turn)) if value}
@@ -166,13 +169,17 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
         return await self._get(f"{_session(session_id)}/messages", TalkPage, params=params)
 
-    async def delete(self, session_id: str) -> None:
-        """Delete a session with everything in it. Raises NotFound."""
+    async def delete(self, session_id: str, *, undo_s: int = 0) -> None:
+        """Delete a session with everything in it; for ``undo_s`` seconds `restore` has it back. Raises NotFound."""
         try:
-            await self._send("DELETE", _session(session_id))
+            await self._send("DELETE", _session(session_id), params={"undoS": str(undo_s)} if undo_s else None)
         except NotFound as error:
             if "attempt" not in error.context:  # else the try before did it, and only its answer was lost
                 raise
+
+    async def restore(self, session_id: str) -> SessionView:
+        """Have a session back that was deleted with ``undo_s``. Raises NotFound, and LimitReached as `create`."""
+        return parse(SessionView, await self._send("POST", f"{_session(session_id)}/restore"))
 
     # commands; each may raise NotFound, InvalidTransition, InvalidInput, Conflict and LimitReached
 

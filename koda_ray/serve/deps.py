@@ -80,6 +80,10 @@ class SessionDirectory(Protocol):
         """
         ...
 
+    def passivate(self, session_id: str) -> Coroutine[Any, Any, None]:
+        """Have a discarded session save what it has, and end its actor; nothing happens to one that was had back."""
+        ...
+
     def delete(self, *, session_id: str, user_id: str) -> Coroutine[Any, Any, None]:
         """Remove a session with its actor, sandbox and rows. Idempotent for its owner; NotFound for others."""
         ...

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import session_summary
+from koda_ray.serve.views import change_of, read_place, session_summary
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionPage, WhoseTurn
+from koda_ray.wire import SessionOrder, SessionPage, WhoseTurn
 
 __all__ = ["SCANNED", "Sought", "sessions_found"]
 
@@ -29,6 +29,7 @@ class Sought:
 
     ``text`` is in the title, the prompt or the scenes' titles, whatever the case of its letters; times are of the last
     change, ``[since, until)``. Its ``turn`` is the agents' while work is owed, and a person's while it waits to go on.
+    In ``order`` of when they were made, or last changed, the newest come first.
     """
 
     phases: frozenset[Phase] = frozenset()
@@ -40,6 +41,7 @@ class Sought:
     text: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    order: SessionOrder = "made"
 
     def takes(self, row: SessionRecord) -> bool:
         """Whether a session is one of them, of those that the store was asked for."""
@@ -61,20 +63,32 @@ class Sought:
 
 
 async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> SessionPage:
-    """Read a page of a user's sessions, newest first; ``before`` is ``next`` of the page before."""
+    """Read a page of a user's sessions, in the order that is asked for; ``before`` is ``next`` of the page before.
+
+    Raises:
+        InvalidInput: ``before`` is of no page in this order.
+    """
     found: list[SessionRecord] = []
-    page = limit + 1 if replace(sought, pinned=None, group=None) == Sought() else _PAGE
+    page = limit + 1 if replace(sought, pinned=None, group=None, order="made") == Sought() else _PAGE
     for _ in range(max(1, SCANNED // page)):
-        rows = await store.list_sessions(user_id, limit=page, before=before, pinned=sought.pinned, group=sought.group)
+        rows = await _rows(store, user_id, sought, limit=page, before=before)
         for row in rows:
             if len(found) == limit:
                 return _page(found, before)
-            before = row.id
+            before = row.id if sought.order == "made" else change_of(row)
             if sought.takes(row):
                 found.append(row)
         if len(rows) < page:
             return _page(found, None)
     return _page(found, before)
+
+
+async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> list[SessionRecord]:
+    pinned, group = sought.pinned, sought.group
+    if sought.order == "made":
+        return await store.list_sessions(user_id, limit=limit, before=before, pinned=pinned, group=group)
+    place = None if before is None else read_place(before)
+    return await store.changed_sessions(user_id, limit=limit, before=place, pinned=pinned, group=group)
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

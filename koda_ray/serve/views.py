@@ -23,6 +23,7 @@ from koda_ray.wire import (
 
 __all__ = [
     "approval_view",
+    "change_of",
     "place_of",
     "read_place",
     "render_view",
@@ -107,11 +108,20 @@ def renders_page(rows: list[JobRecord], limit: int) -> RenderList:
 
 def place_of(row: JobRecord | PointRecord | ApprovalRecord) -> str:
     """Say where in a list by time something is: its id does not sort by it, and it may be gone when this is read."""
-    return f"{(row.created_at - _EPOCH) // _TICK:x}-{row.id}"
+    return _place(row.created_at, row.id)
+
+
+def change_of(row: SessionRecord) -> str:
+    """Say where in a list by the last change something is: it may be elsewhere, or gone, when this is read."""
+    return _place(row.updated_at, row.id)
+
+
+def _place(at: datetime, item_id: str) -> str:
+    return f"{(at - _EPOCH) // _TICK:x}-{item_id}"
 
 
 def read_place(text: str) -> tuple[datetime, str]:
-    """Read what `place_of` wrote.
+    """Read what `place_of` or `change_of` wrote.
 
     Raises:
         InvalidInput: It is none.

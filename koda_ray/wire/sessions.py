@@ -23,6 +23,7 @@ __all__ = [
     "PointView",
     "SaidView",
     "SessionCreated",
+    "SessionOrder",
     "SessionPage",
     "SessionSummary",
     "SessionView",
@@ -33,6 +34,9 @@ __all__ = [
 
 WhoseTurn = Literal["person", "agents"]
 """Who has to do something for a session to go on."""
+
+SessionOrder = Literal["made", "changed"]
+"""By what a list of sessions is sorted, the newest first."""
 
 
 class SessionCreated(Model):
@@ -101,7 +105,7 @@ class SessionSummary(Model):
 
 
 class SessionPage(Model):
-    """Some sessions, newest first; ``next`` is the ``before`` of the following page, null on the last one.
+    """Some sessions, the newest first; ``next`` is the ``before`` of the following page, null on the last one.
 
     Where few of many sessions are what was looked for, a page is short, and others may follow.
     """

@@ -171,6 +171,29 @@ async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None
                 await call
 
 
+async def test_a_deletion_that_is_undone_ends_the_work_in_good_order_and_it_goes_on(rig: Rig) -> None:
+    rig.respond = studio_model(pause_s=0.2)
+    session_id = (await rig.client.create(PROMPT)).session_id
+    await rig.rests(session_id, "plan")
+    await rig.client.accept(session_id)
+    await rig.event(session_id, lambda e: e.type == "code_chunk")
+    await rig.client.delete(session_id, undo_s=600)
+    await until(lambda: not rig.workers("_SessionHost"), "ended")
+    left = await rig.store.get_session(session_id)
+    assert (left.status, left.host, left.owes) == (
+        "suspended",
+        None,
+        "execute",
+    )  # it let go by itself, once it had saved
+    assert await rig.store.latest_checkpoint(session_id) is not None
+    await until(lambda: not list((rig.server.data / "sandboxes").glob("*/sbx_*")), "without a sandbox")
+    assert session_id not in [each.id for each in (await rig.client.sessions()).sessions]
+    rig.respond = studio_model()
+    assert (await rig.client.restore(session_id)).state.owes == "execute"
+    await rig.rests(session_id, "preview")
+    await rig.client.delete(session_id)
+
+
 async def test_interrupting_the_command_line_leaves_the_job_to_the_server(rig: Rig, tmp_path: Path) -> None:
     rig.respond = studio_model(pause_s=0.2)
     process = await asyncio.create_subprocess_exec(

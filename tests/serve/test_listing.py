@@ -148,6 +148,27 @@ async def test_what_is_found_comes_in_pages_and_nothing_twice(
     assert await ids(http, text="blue") == blue
 
 
+async def test_the_last_changed_comes_first_where_that_is_asked_for(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    koda.directory.hold = {"analyze"}
+    made = [(await client.create(f"a ball, {'red' if number % 3 else 'blue'}")).session_id for number in range(5)]
+    for number in (1, 3, 0):
+        await koda.directory.move(made[number], commands.Think("round"))
+        await client.cancel(made[number])
+    wanted = [made[number] for number in (0, 3, 1, 4, 2)]
+    for limit in ("1", "2", "50"):
+        assert await ids(http, order="changed", limit=limit) == wanted
+    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "SCANNED", 2)
+    assert await ids(http, order="changed", text="blue") == [made[0], made[3]]
+    await client.label(made[2], pinned=True)
+    assert await ids(http, order="changed", pinned="false") == wanted[:-1]
+    assert [each.id for each in (await client.sessions(order="changed", limit=2)).sessions] == wanted[:2]
+    for bad in ({"order": "best"}, {"order": "changed", "before": made[0]}):
+        assert (await http.get("/v1/sessions", params=bad)).status_code == 422
+
+
 async def test_a_summary_says_how_far_it_is_and_what_there_is_to_see(koda: World, client: KodaClient) -> None:
     koda.directory.asks = False
     session_id = (await client.create(PROMPT)).session_id

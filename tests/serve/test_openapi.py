@@ -18,6 +18,7 @@ OPERATIONS = {
     "getSession": ("get", "/v1/sessions/{session_id}"),
     "labelSession": ("patch", "/v1/sessions/{session_id}"),
     "deleteSession": ("delete", "/v1/sessions/{session_id}"),
+    "restoreSession": ("post", "/v1/sessions/{session_id}/restore"),
     "answer": ("post", "/v1/sessions/{session_id}/answer"),
     "accept": ("post", "/v1/sessions/{session_id}/accept"),
     "reject": ("post", "/v1/sessions/{session_id}/reject"),

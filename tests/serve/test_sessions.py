@@ -203,6 +203,52 @@ async def test_delete_is_final(client: KodaClient) -> None:
             await client.delete(gone)
 
 
+async def test_a_deletion_is_undone_as_long_as_was_asked_for(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    koda.directory.hold = {"analyze"}
+    made = await client.create(PROMPT)
+    await reached(lambda: koda.directory.works_on(made.session_id))
+    for _ in range(2):
+        await client.delete(made.session_id, undo_s=600)
+    await reached(lambda: not koda.directory.works_on(made.session_id))
+    with pytest.raises(NotFound):
+        await client.session(made.session_id)
+    with pytest.raises(NotFound):
+        await client.cancel(made.session_id)
+    assert (await client.sessions()).sessions == ()
+    koda.directory.hold = set()
+    back = await client.restore(made.session_id)
+    assert (back.id, back.state.owes, back.state.prompt) == (made.session_id, "analyze", PROMPT)
+    await until(client, made.session_id, "question")  # it goes on with what it owed
+    assert await client.restore(made.session_id) == await client.session(made.session_id)
+    for bad in ("-1", "3601", "soon"):
+        assert (await http.delete(f"/v1/sessions/{made.session_id}", params={"undoS": bad})).status_code == 422
+    await client.delete(made.session_id, undo_s=600)
+    await client.delete(made.session_id)  # for good, after all
+    for session_id in (made.session_id, "ses_unknown"):
+        with pytest.raises(NotFound):
+            await client.restore(session_id)
+        with pytest.raises(NotFound):
+            await client.delete(session_id, undo_s=600)
+
+
+async def test_what_follows_a_session_ends_when_it_is_deleted_and_may_be_had_back(
+    koda: World, client: KodaClient
+) -> None:
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "question")
+
+    async def told() -> int:
+        return max([event.seq async for event in client.follow(session_id)])
+
+    following = asyncio.create_task(told())
+    await reached(lambda: koda.app.state.streams.count("local") == 1)
+    await client.delete(session_id, undo_s=600)
+    assert await following == (await koda.store.get_session(session_id)).seq
+    assert koda.directory.activations == 1
+
+
 @pytest.mark.parametrize(
     ("body", "field", "problem"),
     [

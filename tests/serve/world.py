@@ -220,11 +220,19 @@ class ScriptedDirectory:
     async def watch(self, session_id: str, watchers: int) -> None:
         self.watchers[session_id] = watchers
 
-    async def delete(self, *, session_id: str, user_id: str) -> None:
-        await self.store.close_session(session_id, user_id=user_id)
+    async def passivate(self, session_id: str) -> None:
+        await self._end(session_id)
+        if (row := self._rows.pop(session_id, None)) is not None:
+            await self.store.release(row.id, row.epoch)
+
+    async def _end(self, session_id: str) -> None:
         if (work := self._work.pop(session_id, None)) is not None:
             work.cancel()
             await asyncio.wait({work})
+
+    async def delete(self, *, session_id: str, user_id: str) -> None:
+        await self.store.close_session(session_id, user_id=user_id)
+        await self._end(session_id)
         self._rows.pop(session_id, None)
         await self.store.delete_session(session_id, user_id=user_id)
 

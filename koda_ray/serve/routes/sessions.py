@@ -1,7 +1,8 @@
-"""Sessions: make one, read one, list them, delete one. Reads come from the store and wake nothing."""
+"""Sessions: make one, read one, list them, delete one and have it back. Reads come from the store and wake nothing."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,11 +16,31 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import session_room
 from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionLabel, SessionRecord
-from koda_ray.types import NodeState, Phase, new_id
-from koda_ray.wire import CreateSession, CreateTakes, LabelSession, SessionCreated, SessionPage, SessionView, WhoseTurn
+from koda_ray.types import NodeState, Phase, new_id, now
+from koda_ray.wire import (
+    CreateSession,
+    CreateTakes,
+    LabelSession,
+    SessionCreated,
+    SessionOrder,
+    SessionPage,
+    SessionView,
+    WhoseTurn,
+)
 
 __all__ = ["begun", "created", "default_project", "node_of", "router", "session_of"]
 
+MOST_UNDO_S = 3600
+"""For how long a session that was deleted can be had back at most, in seconds."""
+UndoS = Annotated[
+    int,
+    Query(
+        alias="undoS",
+        ge=0,
+        le=MOST_UNDO_S,
+        description="For how many seconds it can be had back (`restore`); 0: not at all",
+    ),
+]
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
 
@@ -101,8 +122,9 @@ class _Asked(BaseModel):
     )
     since: AwareDatetime | None = Field(None, description="Only those that changed since then")
     until: AwareDatetime | None = Field(None, description="Only those that have not changed since then")
+    order: SessionOrder = Field("made", description="By when they were made, or last changed; the newest come first")
     limit: int = Field(50, ge=1, le=200, description="Sessions in a page")
-    before: str | None = Field(None, max_length=64, description="`next` of the page before")
+    before: str | None = Field(None, max_length=80, description="`next` of the page before, in the same order")
 
     def sought(self) -> Sought:
         return Sought(
@@ -115,13 +137,14 @@ class _Asked(BaseModel):
             text=self.text,
             since=self.since,
             until=self.until,
+            order=self.order,
         )
 
 
 @router.get(
     "",
     operation_id="listSessions",
-    summary="List your sessions, newest first",
+    summary="List your sessions, newest or last changed first",
     response_model=SessionPage,
     responses=responses(401, 422),
 )
@@ -166,10 +189,36 @@ async def label_session(session_id: SessionId, user: User, deps: Deps, body: Lab
     status_code=204,
     responses=responses(401, 404, 422),
 )
-async def delete_session(session_id: SessionId, user: User, deps: Deps, request: Request) -> Response:
-    """End its work, remove its sandbox, rows and files. Its event streams end."""
-    await background_of(request).finish(deps.directory.delete(session_id=session_id, user_id=user))
+async def delete_session(
+    session_id: SessionId, user: User, deps: Deps, request: Request, undo_s: UndoS = 0
+) -> Response:
+    """End its work, remove its sandbox, rows and files. Its event streams end.
+
+    With `undoS` nobody sees it any more and its work ends, but it is removed only after so many seconds: until then
+    `restore` has it back as it was.
+    """
+    work = background_of(request)
+    if undo_s:
+        await deps.store.discard_session(session_id, user_id=user, delete_at=now() + timedelta(seconds=undo_s))
+        work.spawn(deps.directory.passivate(session_id), what="end a discarded session")
+    else:
+        await work.finish(deps.directory.delete(session_id=session_id, user_id=user))
     return Response(status_code=204)
+
+
+@router.post(
+    "/{session_id}/restore",
+    operation_id="restoreSession",
+    summary="Undo that a session was deleted",
+    response_model=SessionView,
+    responses=responses(401, 404, 422, 429),
+)
+async def restore_session(session_id: SessionId, user: User, deps: Deps, request: Request) -> SessionView:
+    """Have a session back that was deleted with `undoS`; it goes on with what it owes. One that is there stays so."""
+    row = await deps.store.restore_session(session_id, user_id=user, room=session_room(deps.settings))
+    if row.owes is not None:
+        background_of(request).spawn(deps.directory.wake(row.id), what="wake")
+    return view_of(row)
 
 
 def created(row: SessionRecord, response: Response | None = None) -> SessionCreated:
