@@ -268,7 +268,7 @@ async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(koda: World,
         await page.keyboard.press("Control+Enter")
         await expect(page.get_by_label("Say something")).to_have_value("")
         await page.get_by_role("link", name="koda", exact=True).click()
-        await page.get_by_label("Which").select_option("Waiting for you")
+        await page.get_by_text("Waiting for you", exact=True).click()
         await page.get_by_role("link", name="A ball that asks Asks for your agreement").focus()
         await page.keyboard.press("Enter")
         koda.directory.hold.clear()

@@ -6,6 +6,7 @@ import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
+import { Toasts } from './parts/toasts';
 import { Compare } from './screens/compare';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
@@ -53,6 +54,7 @@ export function App() {
           <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now. This goes on by itself from where it was.
         </p>
       )}
+      <Toasts />
       <main id="main" className="flex-1 pb-16">
         <Switch>
           <Route path="/" component={Home} />

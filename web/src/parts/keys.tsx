@@ -18,10 +18,12 @@ const KEYS: [key: string, does: string][] = [
   ['S', 'Save the frame as a picture'],
   ['F', 'Full screen'],
   ['D', 'Download the video'],
+  ['F2 Del', 'Rename, delete the animation one is at'],
+  ['Ctrl Z', 'Undo that something was deleted'],
   ['Esc', 'Leave what you are in'],
   ['?', 'This list'],
 ];
-const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
+export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
 const PRESSED = 'a, button, summary, input, video, [tabindex]';
 const MOVED_IN = 'input, [tabindex]';
 

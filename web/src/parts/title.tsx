@@ -6,7 +6,7 @@ import { Button } from './button';
 import { useDraft } from './draft';
 import { Said } from './said';
 
-const LONGEST = 200;
+export const LONGEST = 200;
 
 /** What an animation is called: by its prompt, until somebody finds a better name. */
 export function titleOf({ title, state }: SessionView): string {
