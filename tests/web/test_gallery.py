@@ -140,6 +140,7 @@ async def test_on_a_screen_that_is_touched_it_plays_where_its_button_is_touched(
     await page.goto(koda.url)
     play = page.get_by_role("button", name="Play A ball")
     await expect(play).to_have_css("opacity", "1")
+    assert await page.evaluate("document.documentElement.scrollWidth") == 390
     await play.tap()
     await plays(page, ball)
     await page.get_by_role("button", name="Play A cube").tap()

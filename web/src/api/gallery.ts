@@ -3,6 +3,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-qu
 import { useSearchParams } from 'wouter';
 import { ask, type Problem, type Schemas, type SessionSummary } from './client';
 import { isHidden, useDeleted } from './deleted';
+import { PINNED } from './hooks';
 
 export interface Sought {
   text: string;
@@ -89,7 +90,7 @@ export function useGallery({ text, show }: Sought) {
     select: ({ pages }) => pages.flatMap((page) => page.sessions),
   });
   const pinned = useQuery<Schemas['SessionPage'], Problem>({
-    queryKey: ['sessions', text, show, 'pinned'],
+    queryKey: ['sessions', text, show, PINNED],
     placeholderData: keepPreviousData,
     queryFn: ({ signal }) => ask(address({ text, show }, { pinned: 'true', limit: MOST_PINNED }), { signal }),
   });

@@ -4,6 +4,8 @@ import { ask, type Envelope, Problem, type Schemas, type SessionView } from './c
 import { stream } from './stream';
 
 export const LOGIN = ['login'];
+/** Where the key of a list says that it is of pinned sessions alone. */
+export const PINNED = 'pinned';
 const REREAD_MS = 120;
 const RENEWED_BEFORE_MS = 60_000;
 /** What makes a version, or changes which one is shown. */
@@ -105,9 +107,12 @@ export function useLabel(id: string) {
   const client = useQueryClient();
   return useMutation<SessionView, Problem, { title?: string; pinned?: boolean }>({
     mutationFn: (label) => ask(`/v1/sessions/${id}`, { method: 'PATCH', body: label }),
-    onSuccess: (view) => {
+    onSuccess: async (view) => {
       client.setQueryData(['session', id], view);
-      return client.invalidateQueries({ queryKey: ['sessions'] });
+      const isPinned = view.pinned ?? false;
+      // it comes into the one list before it leaves the other: its card, and the focus there, stay
+      for (const which of [isPinned, !isPinned])
+        await client.invalidateQueries({ queryKey: ['sessions'], predicate: ({ queryKey }) => (queryKey[3] === PINNED) === which });
     },
   });
 }

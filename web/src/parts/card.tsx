@@ -96,7 +96,7 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
 function Line({ session, now }: { session: SessionSummary; now: number }) {
   const { phase, todos, todosDone, take, duration, updatedAt } = session;
   return (
-    <p className="flex flex-wrap items-center gap-x-2.5 gap-y-0.5 text-sm text-muted">
+    <p className="mt-auto flex flex-wrap items-center gap-x-2.5 gap-y-0.5 text-sm text-muted">
       <Phase state={session} />
       {take && <span>Take {take}</span>}
       {todos > 0 && phase === 'executing' && (

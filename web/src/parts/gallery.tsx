@@ -54,7 +54,7 @@ interface Seeking {
 
 function Shows({ sought, seek }: Seeking) {
   return (
-    <fieldset className="-mx-4 flex w-[calc(100%+2rem)] gap-1 overflow-x-auto px-4 py-1 sm:mx-0 sm:w-auto sm:px-0">
+    <fieldset className="-mx-4 flex w-[calc(100%+2rem)] min-w-0 gap-1 overflow-x-auto px-4 py-1 sm:mx-0 sm:w-auto sm:px-0">
       <legend className="sr-only">Which</legend>
       {SHOWN.map(([name, words]) => (
         <label

@@ -105,9 +105,15 @@ function Toast({ deletion, isHeld, undo, leave }: Props) {
           )}
         </p>
         {!problem && (
-          <Button kind="quiet" className="shrink-0 font-medium text-accent hover:text-accent" autoFocus={byKeys ?? false} disabled={isComingBack} onClick={undo}>
+          <button
+            type="button"
+            className="inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 font-medium text-accent hover:bg-accent-ground disabled:opacity-60"
+            autoFocus={byKeys ?? false}
+            disabled={isComingBack}
+            onClick={undo}
+          >
             <Undo2 aria-hidden className="size-4" /> Undo <Key name="Ctrl Z" />
-          </Button>
+          </button>
         )}
         <Button kind="quiet" aria-label={`Leave it: ${short(title)}`} className="shrink-0 px-2.5" onClick={leave}>
           <X aria-hidden className="size-4" />
