@@ -12,6 +12,7 @@ from koda_ray.types import (
     NodeState,
     Note,
     Output,
+    Owes,
     PendingCall,
     Plan,
     Preview,
@@ -120,7 +121,15 @@ class Say:
 
 @dataclass(frozen=True)
 class Cancel:
-    """Stop the work under way and go back to the last thing a person can act on."""
+    """Stop the work under way and go back to the last thing a person can act on.
+
+    Attributes:
+        owes: Only where this is what is under way; anything where it is None.
+        job_id: Only where this is the final video that is being rendered; any where it is empty.
+    """
+
+    owes: Owes | None = None
+    job_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
-from koda_ray.types import Budget, Note, RenderOptions, SceneEdit, SessionPermissions, new_id
+from koda_ray.types import Budget, Note, Owes, RenderOptions, SceneEdit, SessionPermissions, new_id
 
 __all__ = ["COMMAND_NAMES", "parse_command"]
 
@@ -55,6 +55,11 @@ class _Refuse(_Body):
     reason: str = ""
 
 
+class _Cancel(_Body):
+    owes: Owes | None = None
+    job_id: str = ""
+
+
 class _EditPlan(_Body):
     scenes: tuple[SceneEdit, ...]
 
@@ -93,7 +98,7 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "changes": lambda body: _changes(_Changes.model_validate(body)),
     "plan": lambda body: commands.EditPlan(_EditPlan.model_validate(body).scenes),
     "message": lambda body: _message(_Text.model_validate(body)),
-    "cancel": lambda body: (_Nothing.model_validate(body), commands.Cancel())[1],
+    "cancel": lambda body: commands.Cancel(**_Cancel.model_validate(body).model_dump()),
     "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],
     "render": _render,
     "approve": lambda body: commands.Approve(**_Approve.model_validate(body).model_dump()),

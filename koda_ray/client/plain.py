@@ -138,6 +138,8 @@ class Koda:
     still = _once(KodaClient.still)
     job = _once(KodaClient.job)
     jobs = _once(KodaClient.jobs)
+    cancel_job = _once(KodaClient.cancel_job)
+    render_again = _once(KodaClient.render_again)
     upload = _once(KodaClient.upload)
     uploads = _once(KodaClient.uploads)
     remove_upload = _once(KodaClient.remove_upload)

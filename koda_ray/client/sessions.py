@@ -48,6 +48,7 @@ from koda_ray.wire import (
     PreviewLink,
     Refuse,
     Reject,
+    RenderedAgain,
     Rewind,
     SessionCreated,
     SessionOrder,
@@ -451,6 +452,24 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         """Read a page of a session's render jobs, newest first; go on with ``before=page.next``."""
         params = {"limit": str(limit)} | ({} if before is None else {"before": before})
         return await self._get(f"{_session(session_id)}/jobs", JobPage, params=params)
+
+    async def cancel_job(self, job_id: str) -> JobView:
+        """End a render job, a session's or a page's; one that is over stays as it is.
+
+        Raises:
+            NotFound: There is no such job.
+            InvalidTransition: Its session does something else by now, which goes on.
+        """
+        return await self._post(f"/v1/jobs/{quote(job_id, safe='')}/cancel", None, JobView)
+
+    async def render_again(self, job_id: str, *, key: str | None = None) -> RenderedAgain:
+        """Render once more what was rendered, in the same way. The same ``key`` does it once.
+
+        Raises:
+            NotFound: There is no such job, or its page is not kept any more.
+            Conflict: It is not over, it is a preview, or its session shows another version by now.
+        """
+        return await self._post(f"/v1/jobs/{quote(job_id, safe='')}/again", None, RenderedAgain, key=key)
 
     # assets and health
 

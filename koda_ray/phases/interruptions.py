@@ -186,6 +186,9 @@ def _decided(state: NodeState) -> NodeState:
 def cancel(state: NodeState, command: Cancel, at: datetime) -> Transition:
     """Stop what is under way, and go back to what a person can act on."""
     stop: tuple[Effect, ...] = (StopWork(),)
+    rendered = state.output.job_id if state.output is not None else ""
+    if command.owes not in (None, state.owes) or command.job_id not in ("", rendered):
+        raise refuse(state, "cancel that render", "it is not what is under way any more")
     if state.paused is not None:
         return answer_budget(state, state.paused, Answer(option_id="stop"), at)
     if state.approval is not None:

@@ -6,17 +6,18 @@ where the next one begins. Pinned ones and takes of one prompt the store finds b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import change_of, read_place, session_summary
+from koda_ray.serve.views import change_of, read_place, session_summary, title_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
 from koda_ray.wire import SessionOrder, SessionPage, WhoseTurn
 
-__all__ = ["SCANNED", "Sought", "sessions_found"]
+__all__ = ["SCANNED", "Sought", "sessions_found", "titles_of"]
 
 SCANNED = 1000
 """How many rows are looked at for one answer."""
@@ -89,6 +90,13 @@ async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, befor
         return await store.list_sessions(user_id, limit=limit, before=before, pinned=pinned, group=group)
     place = None if before is None else read_place(before)
     return await store.changed_sessions(user_id, limit=limit, before=place, pinned=pinned, group=group)
+
+
+async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None]) -> dict[str, str]:
+    """Say what a user's sessions are called, by id; None among the ids is nobody's."""
+    ids = {each for each in session_ids if each is not None}
+    rows = await store.list_sessions(user_id, ids=ids, limit=len(ids)) if ids else []
+    return {row.id: title_of(row) for row in rows}
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

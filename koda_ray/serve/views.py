@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.render.spec import RenderSpec
 from koda_ray.state.past import PointRecord
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
 from koda_ray.wire import (
@@ -29,6 +31,7 @@ __all__ = [
     "render_view",
     "renders_page",
     "session_summary",
+    "title_of",
     "view_of",
 ]
 
@@ -98,12 +101,18 @@ def render_view(job: JobRecord) -> RenderView:
     )
 
 
-def renders_page(rows: list[JobRecord], limit: int) -> RenderList:
-    """Show the first ``limit`` of some renders; one row more than that says that there is another page."""
+def renders_page(rows: list[JobRecord], limit: int, titles: Mapping[str, str] | None = None) -> RenderList:
+    """Show the first ``limit`` of some renders; one row more than that says that there is another page.
+
+    Args:
+        rows: The renders.
+        limit: How many at most.
+        titles: What their sessions are called, by id, as far as that is known.
+    """
     page = rows[:limit]
     more = len(rows) > limit and page
     place = place_of(page[-1]) if more else None
-    return RenderList(renders=tuple(_render_summary(row) for row in page), next=place)
+    return RenderList(renders=tuple(_render_summary(row, titles or {}) for row in page), next=place)
 
 
 def place_of(row: JobRecord | PointRecord | ApprovalRecord) -> str:
@@ -135,9 +144,21 @@ def read_place(text: str) -> tuple[datetime, str]:
     raise InvalidInput(f"before {text[:80]!r} is not the 'next' of a page: leave it out to begin with the newest")
 
 
-def _render_summary(job: JobRecord) -> RenderSummary:
+def title_of(row: SessionRecord) -> str:
+    """Say what a session is called in a list: by its title, or its prompt, shortened."""
+    return row.title or _short(row.state.prompt)
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _SUMMARY_CHARS else f"{words[: _SUMMARY_CHARS - 1]}…"
+
+
+def _render_summary(job: JobRecord, titles: Mapping[str, str]) -> RenderSummary:
     view = render_view(job)
-    percent = job.progress.get("percent")
+    told = job.progress if job.status in ("queued", "running") else {}
+    spec = _spec_of(job)
+    width, height = (None, None) if spec is None else spec.picture
     state_url, video_url, thumbnail_url = view.state_url, view.video_url, view.thumbnail_url
     if job.session_id is not None:
         parts = f"/v1/sessions/{job.session_id}", f"?job={job.id}"
@@ -148,10 +169,21 @@ def _render_summary(job: JobRecord) -> RenderSummary:
         id=view.id,
         kind=job.kind,
         session_id=job.session_id,
+        title=None if job.session_id is None else titles.get(job.session_id),
         project_id=view.project_id,
         status=view.status,
         bundle=view.bundle,
-        percent=float(percent) if isinstance(percent, int | float) else 0.0,
+        entry=view.entry if job.kind == "render" else None,
+        percent=_number(job.progress.get("percent")) or 0.0,
+        stage=str(told["stage"]) if "stage" in told else None,
+        frames_done=_whole(told.get("framesDone")),
+        frames_total=_whole(told.get("framesTotal")),
+        seconds_left=_number(told.get("secondsLeft")),
+        width=width,
+        height=height,
+        fps=None if spec is None else spec.rate,
+        format=None if spec is None else spec.format,
+        file_size=_whole((job.result or {}).get("fileSize")),
         error=view.error,
         created_at=view.created_at,
         updated_at=view.updated_at,
@@ -164,6 +196,23 @@ def _render_summary(job: JobRecord) -> RenderSummary:
     )
 
 
+def _spec_of(job: JobRecord) -> RenderSpec | None:
+    """Return what is made; None while that is not known, or where it cannot be read any more."""
+    planned = job.spec.get("spec") if job.kind == "render" else job.spec
+    try:
+        return RenderSpec.from_json(planned) if isinstance(planned, dict) else None
+    except (TypeError, KodaError):  # of another version of koda_ray
+        return None
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(value: JsonValue) -> int | None:
+    return int(value) if isinstance(value, int | float) else None
+
+
 def _camel(value: JsonValue) -> JsonValue:
     """Return the renderer's own JSON with names as the wire has them."""
     if isinstance(value, dict):
@@ -174,7 +223,6 @@ def _camel(value: JsonValue) -> JsonValue:
 def session_summary(row: SessionRecord) -> SessionSummary:
     """Show a session in a list."""
     state = row.state
-    prompt = " ".join(state.prompt.split())
     todos = state.execution.todos if state.execution else ()
     made = state.output if state.output is not None and state.output.video_url is not None else state.preview
     return SessionSummary(
@@ -188,7 +236,7 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         pinned=row.pinned,
         group=state.group,
         take=state.options.take,
-        prompt=prompt if len(prompt) <= _SUMMARY_CHARS else f"{prompt[: _SUMMARY_CHARS - 1]}…",
+        prompt=_short(state.prompt),
         seq=row.seq,
         todos_done=sum(todo.status == "done" for todo in todos),
         todos=len(todos),

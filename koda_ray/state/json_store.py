@@ -8,6 +8,7 @@ survives what a kill or a power cut leaves of it (`json_log`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -229,6 +230,7 @@ class JSONStore(
         pinned: bool | None = None,
         group: str | None = None,
         discarded: bool = False,
+        ids: Collection[str] | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
 
@@ -236,7 +238,9 @@ class JSONStore(
             mine = [
                 row
                 for row in labelled(tables, user_id, pinned=pinned, group=group)
-                if (discarded or is_seen(row)) and (before is None or str(row["id"]) < before)
+                if (discarded or is_seen(row))
+                and (before is None or str(row["id"]) < before)
+                and (ids is None or row["id"] in ids)
             ]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(SessionRecord, row) for row in mine[:limit]]

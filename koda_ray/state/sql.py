@@ -7,7 +7,7 @@ order in which they were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -269,12 +269,15 @@ class SqlStore(
         pinned: bool | None = None,
         group: str | None = None,
         discarded: bool = False,
+        ids: Collection[str] | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
         seen = _S.status != "closed" if discarded else schema.IS_SEEN
         query = select(schema.sessions).where(_S.user_id == user_id, seen, *labelled(pinned, group))
         if before is not None:
             query = query.where(_S.id < before)
+        if ids is not None:
+            query = query.where(_S.id.in_(ids))
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
 

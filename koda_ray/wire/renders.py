@@ -21,6 +21,7 @@ __all__ = [
     "RenderStatus",
     "RenderSummary",
     "RenderView",
+    "RenderedAgain",
     "Rows",
     "Sound",
 ]
@@ -96,17 +97,31 @@ RenderKind = Literal["render", "preview", "final"]
 class RenderSummary(Model):
     """A render in a list; ``percent`` says how far it is, ``error`` what ended it, ``duration`` the video's seconds.
 
-    ``row`` counts a batch's rows from 1. ``videoUrl`` and ``thumbnailUrl`` are null until it has succeeded; a session's
-    previews are removed some time later.
+    ``title`` is what its session is called, by its title or its prompt; null of a page. ``stage``, ``framesDone``,
+    ``framesTotal`` and ``secondsLeft`` are there while it is under way; ``width``, ``height`` (pixels of the picture),
+    ``fps`` and ``format`` once it is known what is made, ``fileSize`` (bytes) once it is. ``row`` counts a batch's rows
+    from 1. ``videoUrl`` and ``thumbnailUrl`` are null until it has succeeded; a session's previews are removed some
+    time later.
     """
 
     id: str
     kind: RenderKind = "render"
     session_id: str | None = None
+    title: str | None = None
     project_id: str
     status: RenderStatus
     bundle: str
+    entry: str | None = None
     percent: float
+    stage: str | None = None
+    frames_done: int | None = None
+    frames_total: int | None = None
+    seconds_left: float | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | None = None
+    format: str | None = None
+    file_size: int | None = None
     error: dict[str, JsonValue] | None
     created_at: datetime
     updated_at: datetime
@@ -123,6 +138,13 @@ class RenderList(Model):
 
     renders: tuple[RenderSummary, ...]
     next: str | None = None
+
+
+class RenderedAgain(Model):
+    """What a render that is over became once more: ``jobId`` is that job; null while its session has not begun it."""
+
+    job_id: str | None
+    session_id: str | None = None
 
 
 class Rows(RootModel[tuple[dict[str, JsonValue], ...]]):

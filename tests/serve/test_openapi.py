@@ -63,6 +63,8 @@ OPERATIONS = {
     "getPicture": ("get", "/v1/sessions/{session_id}/pictures/{digest}"),
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
+    "cancelJob": ("post", "/v1/jobs/{job_id}/cancel"),
+    "renderAgain": ("post", "/v1/jobs/{job_id}/again"),
     "createRender": ("post", "/v1/renders"),
     "createBatch": ("post", "/v1/renders/batches"),
     "getBatch": ("get", "/v1/renders/batches/{batch_id}"),

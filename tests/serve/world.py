@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import uvicorn
@@ -33,6 +34,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
 from koda_ray.render.protocol import RenderExecutor
+from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.screenshot import screenshot
 from koda_ray.serve.api import create_app
@@ -134,6 +136,8 @@ class ScriptedDirectory:
     pace_s: float = 0.0
     slow_s: float = 0.0
     deaf: asyncio.Event | None = None
+    rendering: asyncio.Event | None = None
+    """Renders go on from their middle once it is set."""
     activations: int = 0
     submits: int = 0
     asleep: bool = False
@@ -358,9 +362,16 @@ class ScriptedDirectory:
                 if owes in self.hold:
                     return
                 if owes in self.fails:
+                    await self._fail_job(row, self.fails[owes])
                     await self.move(session_id, commands.Fail(self.fails.pop(owes), "RENDER_FAILED"))
                     return
                 await getattr(self, f"_{owes}")(row)
+
+    async def _fail_job(self, row: SessionRecord, why: str) -> None:
+        if row.state.owes == "render_final" and row.state.output is not None:
+            failed = self._job(row, "final", row.state.output.job_id)
+            error: dict[str, JsonValue] = {"code": "RENDER_FAILED", "message": why}
+            await self._tell(replace(failed, status="failed", error=error))
 
     async def _pause(self) -> None:
         if self.pace_s:
@@ -431,33 +442,61 @@ class ScriptedDirectory:
         )
         await self.move(row.id, commands.Finished(output))
 
-    async def _render(self, row: SessionRecord, kind: str, extension: str, job_id: str | None = None) -> str:
-        job_id = job_id or new_id("job")
-        start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "frames": 75, "width": 640, "height": 360}
-        await self.move(row.id, events=(NewEvent(type="render_start", data=start),))
-        for percent in (10.0, 55.0, 100.0):
-            stage = "capturing" if percent < 100 else "joining"
-            data: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "percent": percent, "stage": stage}
-            data |= {"secondsLeft": round((100 - percent) / 20, 1), "framesDone": 1, "framesTotal": 75}
-            await self.move(row.id, events=(NewEvent(type="render_progress", data=data),))
-            await asyncio.sleep(self.pace_s * 4)  # long enough to be drawn
-        await self.put_video(row, job_id, VIDEO[kind], extension)
+    def _job(self, row: SessionRecord, kind: str, job_id: str) -> JobRecord:
+        """Return a render's row as it begins."""
+        options = row.state.render or RenderOptions()
+        short = {"720p": 720, "1080p": 1080, "4k": 2160}[options.resolution] if kind == "final" else 360
+        spec = RenderSpec(
+            bundle=self.bundle,
+            duration_s=5.0,
+            width=short * 16 // 9,
+            height=short,
+            fps=Fraction(options.fps if kind == "final" else 15),
+            format=options.format if kind == "final" else "mp4",
+        )
         at = now()
-        job = JobRecord(
+        return JobRecord(
             id=job_id,
             user_id=row.user_id,
             project_id=row.project_id,
             session_id=row.id,
             kind="final" if kind == "final" else "preview",
-            spec={},
-            status="succeeded",
+            spec=spec.to_json(),
+            video_s=5.0,
+            status="running",
             epoch=row.epoch,
-            result={"duration": 5.0, "videoKey": video_key(row.user_id, job_id, extension)},
             created_at=at,
             updated_at=at,
         )
+
+    async def _tell(self, job: JobRecord, *events: NewEvent) -> None:
+        """Write a render's row, with what is told of it."""
         async with self._lock:
-            await self._store(self._rows[row.id], Batch(jobs=[job]))
+            await self._store(self._rows[str(job.session_id)], Batch(jobs=[job], events=list(events)))
+
+    async def _render(self, row: SessionRecord, kind: str, extension: str, job_id: str | None = None) -> str:
+        job = self._job(row, kind, job_id or new_id("job"))
+        job_id = job.id
+        start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "frames": 75, "width": 640, "height": 360}
+        await self._tell(job, NewEvent(type="render_start", data=start))
+        try:
+            for percent in (10.0, 55.0, 100.0):
+                stage = "capturing" if percent < 100 else "joining"
+                data: dict[str, JsonValue] = {"percent": percent, "stage": stage}
+                data |= {"secondsLeft": round((100 - percent) / 20, 1), "framesDone": 1, "framesTotal": 75}
+                job = replace(job, progress=data, updated_at=now())
+                told: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, **data}
+                await self._tell(job, NewEvent(type="render_progress", data=told))
+                if self.rendering is not None and percent < 100:
+                    await self.rendering.wait()
+                await asyncio.sleep(self.pace_s * 4)  # long enough to be drawn
+        except asyncio.CancelledError:
+            await self._tell(replace(job, status="cancelled", updated_at=now()))
+            raise
+        await self.put_video(row, job_id, VIDEO[kind], extension)
+        result: dict[str, JsonValue] = {"duration": 5.0, "videoKey": video_key(row.user_id, job_id, extension)}
+        result |= {"fileSize": len(VIDEO[kind])}
+        await self._tell(replace(job, status="succeeded", progress={"percent": 100.0}, result=result, updated_at=now()))
         await self.move(row.id, events=(NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind}),))
         return job_id
 

@@ -33,7 +33,7 @@ from koda_ray.wire import (
     Rewind,
 )
 
-__all__ = ["MAX_PICTURE_BYTES", "router"]
+__all__ = ["MAX_PICTURE_BYTES", "Submit", "router"]
 
 MAX_PICTURE_BYTES = 256 * 1024
 """How large a note's picture may be: it stands in the agents' history, and goes with each request."""

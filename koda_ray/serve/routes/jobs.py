@@ -1,28 +1,98 @@
-"""Render jobs, as their rows say."""
+"""Render jobs, as their rows say: of sessions and of pages, read, cancelled and made again in one way."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import JsonValue
 
-from koda_ray.serve.context import Deps, OwnSession, User
+from koda_ray.actors.leased_job import OVER
+from koda_ray.serve.again import final_again, page_again
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.commands import Submit
+from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import place_of, read_place
 from koda_ray.state.records import JobRecord
-from koda_ray.wire import JobPage, JobView
+from koda_ray.wire import CommandName, JobPage, JobView, RenderedAgain
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
+_AGAIN = ("retry", "render")
+
+
+async def _own_job(
+    job_id: Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A job's id")],
+    user: User,
+    deps: Deps,
+) -> JobRecord:
+    return await deps.store.get_job(job_id, user_id=user)
+
+
+OwnJob = Annotated[JobRecord, Depends(_own_job)]
 
 
 @router.get("/jobs/{job_id}", operation_id="getJob", summary="Read a render job", responses=responses(401, 404, 422))
-async def get_job(
-    job_id: Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")], user: User, deps: Deps
-) -> JobView:
+async def get_job(job: OwnJob) -> JobView:
     """Return its status, progress and result."""
-    return _view(await deps.store.get_job(job_id, user_id=user))
+    return _view(job)
+
+
+@router.post(
+    "/jobs/{job_id}/cancel",
+    operation_id="cancelJob",
+    summary="Cancel a render job, a session's or a page's",
+    status_code=202,
+    responses=responses(401, 404, 409, 422, 429, 503),
+)
+async def cancel_job(job: OwnJob, user: User, deps: Deps, request: Request, key: IdempotencyKey, to: Submit) -> JobView:
+    """End it; one that is over stays as it is.
+
+    A session goes back to what it was before: from its final video to the preview, from a preview, which its agents
+    make, to what there was before they began. Where it does something else by now, that goes on (409).
+    """
+    if job.status in OVER:
+        return _view(job)
+    if job.session_id is None:
+        ended = deps.directory.cancel_render(job.id, user_id=user)
+        return _view(await background_of(request).finish(ended))
+    only: dict[str, JsonValue] = {"owes": "execute"}
+    if job.kind == "final":
+        only = {"owes": "render_final", "jobId": job.id}
+    await to(job.session_id, user, "cancel", only, key)
+    return _view(await deps.store.get_job(job.id, user_id=user))
+
+
+@router.post(
+    "/jobs/{job_id}/again",
+    operation_id="renderAgain",
+    summary="Render once more what was rendered, in the same way",
+    status_code=202,
+    responses=responses(401, 404, 409, 422, 429, 503),
+)
+async def render_again(
+    job: OwnJob, user: User, deps: Deps, request: Request, key: IdempotencyKey, to: Submit
+) -> RenderedAgain:
+    """Make a page's video again, of a batch that row's; or have a session render its final video again.
+
+    A session takes that while it shows what the video was made of. What was stored of the frames is not captured again.
+    """
+    if job.session_id is None:
+        made = await page_again(deps, job, key)
+        if made.status not in OVER:
+            background_of(request).spawn(wake_in_turn(deps, [made]), what="wake a render")
+        return RenderedAgain(job_id=made.id)
+    row = await deps.store.get_session(job.session_id, user_id=user)
+    known = await deps.store.find_command(row.id, key)
+    if known is not None and known.name in _AGAIN:
+        await to(row.id, user, cast("CommandName", known.name), known.body, key)
+    else:
+        await to(row.id, user, *final_again(row.state, job), key)
+    state = (await deps.store.get_session(row.id, user_id=user)).state
+    begun = state.output.job_id if state.output is not None and state.owes == "render_final" else None
+    return RenderedAgain(job_id=begun, session_id=row.id)
 
 
 @router.get(

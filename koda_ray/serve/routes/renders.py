@@ -6,7 +6,6 @@ and followed without waking anybody, invisible to other users.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Literal
@@ -15,15 +14,17 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
-from koda_ray.actors.leased_job import OVER, counted_s, job_request
+from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.removal import remove_render
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.formats import FORMATS
-from koda_ray.render.options import JobOptions, check_options
-from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_prefix
+from koda_ray.render.options import check_options
+from koda_ray.serve.again import new_render
+from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.listing import titles_of
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
@@ -35,8 +36,6 @@ from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import read_place, render_view, renders_page
 from koda_ray.state.records import JobRecord, RendersSought
 from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
-from koda_ray.tracing import trace_parent
-from koda_ray.types import now
 from koda_ray.wire import RenderKind, RenderList, RenderStatus, RenderView
 
 __all__ = ["router"]
@@ -86,7 +85,8 @@ async def create_render(
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
         wanted = job_request(bundle=bundle, entry=page.entry, options=options)
-        job = await deps.store.create_job(_new_render(user, key, wanted, options), room=render_room(deps.settings))
+        row = new_render(user, default_project(user), key=key, wanted=wanted, options=options)
+        job = await deps.store.create_job(row, room=render_room(deps.settings))
         # what it is made of may have been removed until there was a row that names it
         await keep_bundle(deps.storage, user, bundle, page.bundle, hold=counted(deps, user))
     if any(job.spec.get(name) != wanted[name] for name in wanted):
@@ -140,7 +140,8 @@ async def list_renders(user: User, deps: Deps, asked: Annotated[_Asked, Query()]
     """
     place = None if asked.before is None else read_place(asked.before)
     rows = await deps.store.list_renders(user, asked.sought(), limit=asked.limit + 1, before=place)
-    return renders_page(rows, asked.limit)
+    titles = await titles_of(deps.store, user, (row.session_id for row in rows[: asked.limit]))
+    return renders_page(rows, asked.limit, titles)
 
 
 @router.get(
@@ -299,26 +300,6 @@ async def render_report(
     # it quotes a page that is not trusted: whatever slipped through may not run on this origin
     page.headers["Content-Security-Policy"] = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return page
-
-
-def _new_render(user: str, key: str, wanted: dict[str, JsonValue], options: JobOptions) -> JobRecord:
-    at = now()
-    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
-    return JobRecord(
-        # one render for a key, however often it is asked for
-        id=f"job_{named[:32]}",
-        user_id=user,
-        project_id=default_project(user),
-        session_id=None,
-        kind="render",
-        spec=wanted,
-        video_s=counted_s(options),
-        status="queued",
-        trace=trace_parent(),
-        lease_until=at + MADE_SURE,
-        created_at=at,
-        updated_at=at,
-    )
 
 
 async def _part(request: Request, job: JobRecord, deps: ApiDeps, key: str, media_type: str, extension: str) -> Response:
