@@ -142,6 +142,8 @@ class Koda:
     render_again = _once(KodaClient.render_again)
     upload = _once(KodaClient.upload)
     uploads = _once(KodaClient.uploads)
+    asset = _once(KodaClient.asset)
+    download_asset = _once(KodaClient.download_asset)
     remove_upload = _once(KodaClient.remove_upload)
     assets = _once(KodaClient.assets)
     health = _once(KodaClient.health)

@@ -494,6 +494,14 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
         params = {"limit": str(limit)} | ({} if before is None else {"before": before})
         return await self._get("/v1/assets", OwnAssetPage, params=params)
 
+    async def asset(self, asset_id: str) -> AssetView:
+        """Read what is known of a file that you uploaded. Raises NotFound."""
+        return await self._get(f"/v1/assets/{quote(asset_id, safe='')}", AssetView)
+
+    async def download_asset(self, asset_id: str, target: Path) -> int:
+        """Save a file that you uploaded; return its size in bytes. Raises NotFound."""
+        return await self._fetch(f"/v1/assets/{quote(asset_id, safe='')}/file", target)
+
     async def remove_upload(self, asset_id: str) -> None:
         """Remove a file that you uploaded and that no session has.
 

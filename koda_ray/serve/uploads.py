@@ -13,7 +13,7 @@ from typing import Literal
 
 from koda_ray.errors import InvalidInput
 
-__all__ = ["SNIFF_BYTES", "MediaType", "UnsupportedType", "check_type", "clean_name", "sniff"]
+__all__ = ["SNIFF_BYTES", "TYPES", "MediaType", "UnsupportedType", "check_type", "clean_name", "sniff"]
 
 SNIFF_BYTES = 64
 """How much of a file's beginning `sniff` looks at."""
@@ -64,6 +64,8 @@ _OGG = MediaType("audio/ogg", "audio", "ogg")
 _FLAC = MediaType("audio/flac", "audio", "flac")
 _M4A = MediaType("audio/mp4", "audio", "m4a")
 _AAC = MediaType("audio/aac", "audio", "aac")
+TYPES = tuple(each.name for each in (_PNG, _JPEG, _GIF, _WEBP, _AVIF, _MP3, _WAV, _OGG, _FLAC, _M4A, _AAC))
+"""What a file that is kept may be."""
 
 
 def sniff(head: bytes) -> MediaType | None:

@@ -183,15 +183,20 @@ class TalkPage(Model):
 
 
 class AssetView(Model):
-    """An uploaded file; ``size_bytes`` in bytes."""
+    """An uploaded file; ``sizeBytes`` in bytes, ``fileUrl`` gives them.
+
+    ``sessionTitle`` is what the session that has it is called, where many files are listed.
+    """
 
     id: str
     project_id: str
     session_id: str | None
+    session_title: str | None = None
     name: str
     media_type: str
     size_bytes: int
     sha256: str
+    file_url: str
     created_at: datetime
 
 

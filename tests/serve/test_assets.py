@@ -171,3 +171,36 @@ async def test_two_users_do_not_share_assets(tmp_path: Path) -> None:
         asset = await ada.upload(file)
         with pytest.raises(NotFound):
             await bob.create(PROMPT, asset_ids=(asset.id,))
+
+
+async def test_a_file_is_read_as_what_it_is_and_by_its_owner_alone(tmp_path: Path) -> None:
+    keys = "ada=" + "a" * 32 + ",bob=" + "b" * 32
+    file = tmp_path / "my logo.png"
+    file.write_bytes(picture("PNG"))
+    async with (
+        world(tmp_path, KODA_API_KEYS=keys) as koda,
+        KodaClient(koda.url, key="a" * 32) as ada,
+        httpx.AsyncClient(base_url=koda.url, timeout=60) as http,
+    ):
+        asset = await ada.upload(file)
+        assert await ada.asset(asset.id) == asset and asset.file_url == f"/v1/assets/{asset.id}/file"
+        assert await ada.download_asset(asset.id, tmp_path / "back.png") == asset.size_bytes
+        assert (tmp_path / "back.png").read_bytes() == file.read_bytes()
+        bob, mine = {"Authorization": "Bearer " + "b" * 32}, {"Authorization": "Bearer " + "a" * 32}
+        for path in (asset.file_url, f"/v1/assets/{asset.id}"):
+            assert (await http.get(path, headers=bob)).status_code == 404
+            assert (await http.get(path)).status_code == 401
+        shown = await http.get(asset.file_url, headers={**mine, "Range": "bytes=1-3"})
+        assert (shown.status_code, shown.content, shown.headers["content-type"]) == (206, b"PNG", "image/png")
+        assert shown.headers["x-content-type-options"] == "nosniff"
+        assert shown.headers["content-disposition"] == 'inline; filename="my-logo.png"'
+        saved = await http.get(asset.file_url, params={"download": "true"}, headers=mine)
+        assert saved.headers["content-disposition"].startswith("attachment")
+        koda.directory.hold = {"analyze"}
+        made = await ada.create("Animate this\npicture", asset_ids=(asset.id,))
+        (held,) = (await ada.uploads()).assets
+        assert (held.session_id, held.session_title) == (made.session_id, "Animate this picture")
+        await ada.label(made.session_id, title="Logo")
+        assert (await ada.asset(asset.id)).session_title == "Logo"
+        with pytest.raises(Conflict, match=made.session_id):
+            await ada.remove_upload(asset.id)

@@ -80,6 +80,8 @@ OPERATIONS = {
     "getRenderReport": ("get", "/v1/renders/{job_id}/report"),
     "uploadAsset": ("post", "/v1/assets"),
     "listOwnAssets": ("get", "/v1/assets"),
+    "getAsset": ("get", "/v1/assets/{asset_id}"),
+    "getAssetFile": ("get", "/v1/assets/{asset_id}/file"),
     "deleteAsset": ("delete", "/v1/assets/{asset_id}"),
     "listAssets": ("get", "/v1/sessions/{session_id}/assets"),
     "createImage": ("post", "/v1/images"),

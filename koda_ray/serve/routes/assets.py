@@ -8,17 +8,19 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, cast
 
-from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, Request, Response, UploadFile
 from fastapi import Path as InPath
 
 from koda_ray.actors.removal import remove_asset
 from koda_ray.cancellation import finish
 from koda_ray.errors import LimitReached
 from koda_ray.serve.context import Deps, OwnSession, User, background_of
+from koda_ray.serve.listing import titles_of
+from koda_ray.serve.media import REDIRECTED, Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
-from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name
+from koda_ray.serve.uploads import SNIFF_BYTES, TYPES, check_type, clean_name
 from koda_ray.state.records import AssetRecord
 from koda_ray.state.storage import asset_key
 from koda_ray.types import new_id, now
@@ -28,6 +30,15 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["assets"])
 _READ_BYTES = 1 << 20
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+AssetId = Annotated[str, InPath(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A file's id")]
+
+
+async def _own_asset(asset_id: AssetId, user: User, deps: Deps) -> AssetRecord:
+    return await deps.store.get_asset(asset_id, user_id=user)
+
+
+OwnAsset = Annotated[AssetRecord, Depends(_own_asset)]
 
 
 @router.post(
@@ -102,7 +113,57 @@ async def list_own_assets(
     """
     rows = await deps.store.own_assets(user, limit=limit + 1, before=before)
     shown = rows[:limit]
-    return OwnAssetPage(assets=tuple(map(_view, shown)), next=shown[-1].id if len(rows) > limit else None)
+    titles = await titles_of(deps.store, user, (row.session_id for row in shown))
+    assets = tuple(_view(row, titles.get(row.session_id or "")) for row in shown)
+    return OwnAssetPage(assets=assets, next=shown[-1].id if len(rows) > limit else None)
+
+
+@router.get(
+    "/assets/{asset_id}",
+    operation_id="getAsset",
+    summary="Read what is known of an uploaded file",
+    responses=responses(401, 404, 422),
+)
+async def get_asset(asset: OwnAsset, user: User, deps: Deps) -> AssetView:
+    """Return its name, type and size, and which session has it."""
+    titles = await titles_of(deps.store, user, [asset.session_id])
+    return _view(asset, titles.get(asset.session_id or ""))
+
+
+@router.get(
+    "/assets/{asset_id}/file",
+    operation_id="getAssetFile",
+    summary="See, hear or download an uploaded file",
+    response_class=Response,
+    responses={
+        200: {"description": "The file", "content": dict.fromkeys(TYPES, _BYTES)},
+        206: {"description": "Some bytes of it", "content": dict.fromkeys(TYPES, _BYTES)},
+        304: {"description": "You have it already"},
+        **REDIRECTED,
+        **responses(401, 404, 416, 422),
+    },
+)
+@router.head("/assets/{asset_id}/file", include_in_schema=False)
+async def asset_file(
+    request: Request,
+    asset: OwnAsset,
+    deps: Deps,
+    download: Annotated[bool, Query(description="Have a browser save it rather than show it")] = False,
+) -> Response:
+    """Send its bytes, or the part that `Range` asks for, as the type that they were found to be."""
+    return await blob_response(
+        request,
+        deps.storage,
+        asset.key,
+        Representation(
+            media_type=asset.media_type,
+            etag=asset.sha256,
+            filename=ascii_name(asset.name),
+            download=download,
+            # a page of ours shows no pictures of other origins
+            redirects=deps.settings.redirects_to_bucket and (download or asset.media_type.startswith("audio/")),
+        ),
+    )
 
 
 @router.delete(
@@ -113,7 +174,7 @@ async def list_own_assets(
     responses=responses(401, 404, 409, 422),
 )
 async def delete_asset(
-    asset_id: Annotated[str, InPath(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A file's id")],
+    asset_id: AssetId,
     user: User,
     deps: Deps,
     request: Request,
@@ -145,14 +206,16 @@ def _look(file: UploadFile) -> tuple[int, str]:
     return spooled.tell(), digest.hexdigest()
 
 
-def _view(record: AssetRecord) -> AssetView:
+def _view(record: AssetRecord, session_title: str | None = None) -> AssetView:
     return AssetView(
         id=record.id,
         project_id=record.project_id,
         session_id=record.session_id,
+        session_title=session_title,
         name=record.name,
         media_type=record.media_type,
         size_bytes=record.size_bytes,
         sha256=record.sha256,
+        file_url=f"/v1/assets/{record.id}/file",
         created_at=record.created_at,
     )
