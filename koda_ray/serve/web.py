@@ -27,7 +27,7 @@ __all__ = ["is_page", "web_router"]
 
 _INDEX = "index.html"
 _HASHED = "page/"
-_PAGES = ("/", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
+_PAGES = ("/", "/renders", "/assets", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>koda</title>
 <h1>The page is not built here</h1>
 <p>The server works. To have the page, run <code>./koda setup</code> on its machine and start it again.</p>
@@ -45,7 +45,7 @@ class _File:
 
 def is_page(path: str) -> bool:
     """Whether an address is of the page, which anybody may read: what it shows is asked for with a key."""
-    return path == "/" or path.startswith(("/s/", "/t/", "/page/")) or path == "/koda.svg"
+    return path in ("/", "/renders", "/assets", "/koda.svg") or path.startswith(("/s/", "/t/", "/page/"))
 
 
 def web_router(folder: Path) -> APIRouter:

@@ -181,8 +181,8 @@ class Store(
         """Read a user's sessions, newest first; ``before`` is the last id of the page before.
 
         With ``pinned``, only those that are, or only those that are not; with ``group``, only those that were made
-        with it: they are found by it, however many came after them; with ``ids``, only those, as many as are there. With
-        ``discarded``, those too.
+        with it: they are found by it, however many came after them; with ``ids``, only those, as many as are there.
+        With ``discarded``, those too.
         """
         ...
 

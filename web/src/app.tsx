@@ -1,11 +1,12 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { LogOut, WifiOff } from 'lucide-react';
-import { useEffect } from 'react';
+import { lazy, Suspense, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
+import { Navigation } from './parts/navigation';
 import { Toasts } from './parts/toasts';
 import { Compare } from './screens/compare';
 import { Home } from './screens/home';
@@ -13,6 +14,10 @@ import { Missing } from './screens/missing';
 import { Session } from './screens/session';
 import { SignIn } from './screens/sign-in';
 import { Takes } from './screens/takes';
+
+// what is not looked at first comes when it is
+const Renders = lazy(() => import('./screens/renders').then((module) => ({ default: module.Renders })));
+const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
 
 export function App() {
   const login = useLogin();
@@ -34,17 +39,18 @@ export function App() {
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-4">
-        <Link href="/" className="flex items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
-          <img src="/koda.svg" alt="" className="size-6" /> koda
+      <header className="flex h-16 items-center gap-2 sm:gap-4">
+        <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
+          <img src="/koda.svg" alt="" className="size-6" /> <span className="max-sm:sr-only">koda</span>
         </Link>
+        <Navigation />
         <span className="flex-1" />
         <Keys />
         {login.data?.signedIn && (
           <>
             <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
-            <Button kind="quiet" onClick={() => void signOut()}>
-              <LogOut aria-hidden className="size-4" /> Sign out
+            <Button kind="quiet" onClick={() => void signOut()} title="Sign out">
+              <LogOut aria-hidden className="size-4" /> <span className="max-sm:sr-only">Sign out</span>
             </Button>
           </>
         )}
@@ -56,15 +62,19 @@ export function App() {
       )}
       <Toasts />
       <main id="main" className="flex-1 pb-16">
-        <Switch>
-          <Route path="/" component={Home} />
-          <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
-          <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
-          <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>
-          <Route>
-            <Missing />
-          </Route>
-        </Switch>
+        <Suspense fallback={<p className="py-16 text-muted">One moment…</p>}>
+          <Switch>
+            <Route path="/" component={Home} />
+            <Route path="/renders" component={Renders} />
+            <Route path="/assets" component={Assets} />
+            <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
+            <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
+            <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>
+            <Route>
+              <Missing />
+            </Route>
+          </Switch>
+        </Suspense>
       </main>
     </div>
   );

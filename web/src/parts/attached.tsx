@@ -1,5 +1,5 @@
 import { Paperclip, X } from 'lucide-react';
-import { useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { ask, Problem, problemOf, type Schemas } from '../api/client';
 
 interface Attached {
@@ -7,6 +7,8 @@ interface Attached {
   key: number;
   id?: string;
   problem?: string;
+  /** Whether it was there before, and stays when it is taken out here. */
+  stays?: boolean;
 }
 
 let keys = 0;
@@ -16,6 +18,17 @@ export function useFiles() {
   const [list, setList] = useState<Attached[]>([]);
   const put = (key: number, found: Partial<Attached>) =>
     setList((before) => before.map((each) => (each.key === key ? { ...each, ...found } : each)));
+  useEffect(() => {
+    let isOpen = true;
+    for (const named of new URLSearchParams(window.location.search).getAll('asset'))
+      ask<Schemas['AssetView']>(`/v1/assets/${encodeURIComponent(named)}`).then(
+        ({ id, name }) => isOpen && setList((before) => [...before, { key: (keys += 1), name, id, stays: true }]),
+        () => undefined, // it was deleted since the address was made
+      );
+    return () => {
+      isOpen = false;
+    };
+  }, []);
   return {
     list,
     ids: list.flatMap((each) => each.id ?? []),
@@ -30,9 +43,9 @@ export function useFiles() {
         );
       }
     },
-    remove({ key, id }: Attached) {
+    remove({ key, id, stays }: Attached) {
       setList((before) => before.filter((each) => each.key !== key));
-      if (id) ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
+      if (id && !stays) ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
     },
   };
 }

@@ -2,6 +2,7 @@ import { Check, Circle, CircleDashed, Copy, Download, FileCode, FolderDown, Imag
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { bytes } from '../api/words';
 import type { Send } from '../screens/session';
 import { Approval } from './approval';
 import { Button } from './button';
@@ -306,10 +307,6 @@ function kept({ state }: SessionView): string {
   const there = [state.plan && 'the plan', files && `${files} ${files === 1 ? 'file' : 'files'}`, (state.preview ?? state.finished) && 'the video'];
   const named = there.filter(Boolean);
   return named.length ? `Kept: ${named.join(', ')}.` : 'Nothing was made yet.';
-}
-
-function bytes(count: number): string {
-  return count < 1e6 ? `${Math.max(1, Math.round(count / 1e3))} kB` : `${(count / 1e6).toFixed(1)} MB`;
 }
 
 /** Seconds since a time, for as long as it is looked at. */

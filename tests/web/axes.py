@@ -1,0 +1,38 @@
+"""What axe-core finds on a page, in both schemes and on a wide and a narrow screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import pytest
+from playwright.async_api import Page
+
+from tests.web.test_page import AXE
+
+__all__ = ["SCHEMES", "WIDTHS", "examine", "on_every_screen"]
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+WIDTHS = (1280, 390)
+
+
+async def examine(page: Page) -> None:
+    """Fail where axe-core finds something on the page as it is, or where it is wider than its screen."""
+    if not AXE:
+        pytest.skip("axe-core is not there: ./koda setup brings it")
+    found = await page.evaluate(f"{AXE[0].read_text()}; axe.run().then((result) => result.violations)")
+    assert found == [], json.dumps(found, indent=1)[:2000]
+    wide = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1], wide
+
+
+async def on_every_screen(page: Page, look: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Examine a page on each screen in each scheme; ``look`` does more there."""
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 800})
+            await examine(page)
+            if look is not None:
+                await look()

@@ -1,0 +1,123 @@
+/**
+ * All renders of a user, live. What is under way is asked for again and again, which wakes nothing; what is over is read
+ * when something ends, and now and then. Of each it is one request after the other: two connections at most.
+ */
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useMemo, useRef, useState } from 'react';
+import { ask, newKey, Problem, type Schemas } from './client';
+import { endedWords, isOver, merged, overStates, type RenderSummary, type Shown, SHOWN } from './renders';
+
+type List = Schemas['RenderList'];
+
+const PAGE = 30;
+const RUNNING = 100;
+const MOST = 200;
+const SOON_MS = 1500;
+const LATER_MS = 6000;
+const NOW_AND_THEN_MS = 10_000;
+const KINDS = ['final', 'preview', 'render'];
+
+interface UnderWay {
+  renders: RenderSummary[];
+  /** Whether more wait than were read. */
+  more: boolean;
+}
+
+export function useQueue(shown: Shown) {
+  const client = useQueryClient();
+  const [waiting, setWaiting] = useState(PAGE);
+  const states = overStates(shown);
+  const wantsUnderWay = shown !== 'done' && shown !== 'failed';
+  const underWay = useQuery<UnderWay, Problem>({
+    queryKey: ['renders', 'under way', waiting],
+    queryFn: async ({ signal }) => {
+      const running = await ask<List>(address(['running'], RUNNING), { signal });
+      const queued = await ask<List>(address(['queued'], waiting), { signal });
+      return { renders: [...running.renders, ...queued.renders], more: queued.next != null };
+    },
+    placeholderData: (before) => before,
+    staleTime: 0,
+    // another program may begin one: it is looked for where nothing is under way, too
+    refetchInterval: ({ state }) => (state.data?.renders.length ? SOON_MS : LATER_MS),
+    retry: false,
+  });
+  const over = useInfiniteQuery<List, Problem, RenderSummary[], string[], string | null>({
+    queryKey: ['renders', 'over', ...states],
+    initialPageParam: null,
+    enabled: states.length > 0,
+    queryFn: ({ pageParam, signal }) => ask(address(states, PAGE, pageParam), { signal }),
+    getNextPageParam: (page) => page.next ?? undefined,
+    select: ({ pages }) => pages.flatMap(({ renders }) => renders),
+    staleTime: 0,
+    refetchInterval: NOW_AND_THEN_MS, // what begins and ends between two looks was never seen under way
+  });
+  const [left, setLeft] = useState<readonly RenderSummary[]>([]);
+  const seen = useRef<readonly RenderSummary[]>([]);
+  const now = underWay.data?.renders;
+  useEffect(() => {
+    if (!now) return;
+    const ids = new Set(now.map(({ id }) => id));
+    const gone = seen.current.filter(({ id }) => !ids.has(id));
+    seen.current = now;
+    if (gone.length === 0) return;
+    // until the list of what is over has them, they stand where they were
+    setLeft(gone);
+    void client.invalidateQueries({ queryKey: ['renders', 'over'] }).then(() => setLeft([]));
+  }, [now, client]);
+  const renders = useMemo(
+    () => merged(wantsUnderWay ? [...(now ?? []), ...left.filter(({ id }) => !now?.some((each) => each.id === id))] : [], over.data ?? []),
+    [wantsUnderWay, now, left, over.data],
+  );
+  return {
+    renders,
+    said: useEnded(renders),
+    isPending: (wantsUnderWay && underWay.isPending) || (states.length > 0 && over.isPending),
+    problem: over.error ?? (underWay.data ? null : underWay.error),
+    isLost: Boolean(underWay.data && underWay.error),
+    /** Reads more of what waits; undefined where all is read, or as much as is shown. */
+    moreWaiting: wantsUnderWay && underWay.data?.more && waiting < MOST ? () => setWaiting(MOST) : undefined,
+    moreOver: over.hasNextPage ? () => void over.fetchNextPage() : undefined,
+    isReading: over.isFetchingNextPage,
+  };
+}
+
+/** What ended while it was looked at, in words that are read aloud. */
+function useEnded(renders: readonly RenderSummary[]): string {
+  const [said, setSaid] = useState('');
+  const before = useRef<readonly RenderSummary[]>([]);
+  useEffect(() => {
+    const words = endedWords(before.current, renders);
+    before.current = renders;
+    if (words.length > 0) setSaid(words.join('. '));
+  }, [renders]);
+  return said;
+}
+
+function address(statuses: readonly string[], limit: number, before?: string | null): string {
+  const asked = new URLSearchParams({ limit: String(limit) });
+  for (const kind of KINDS) asked.append('kind', kind);
+  for (const status of statuses) asked.append('status', status);
+  if (before) asked.set('before', before);
+  return `/v1/renders?${asked}`;
+}
+
+/** Have a render cancelled, or made again. What is sent again because its answer was lost is the same request. */
+export function useOrders(render: RenderSummary) {
+  const client = useQueryClient();
+  const key = useRef('');
+  const { mutate, isPending, error, reset } = useMutation<unknown, Problem, 'cancel' | 'again'>({
+    mutationFn: (order) => {
+      key.current ||= newKey();
+      return ask(`/v1/jobs/${render.id}/${order}`, { method: 'POST', key: key.current });
+    },
+    onSettled: async (_, problem) => {
+      if (problem?.status !== 0) key.current = '';
+      await client.invalidateQueries({ queryKey: ['renders'] });
+    },
+  });
+  const over = isOver(render);
+  useEffect(reset, [over, reset]); // what was said of it before it ended, or began again
+  return { give: (order: 'cancel' | 'again') => isPending || mutate(order), isPending, problem: error };
+}
+
+export const FILTERS = Object.entries(SHOWN).map(([name, [words]]) => [name as Shown, words] as const);

@@ -1,0 +1,100 @@
+/** Renders as a list shows them: of sessions and of pages alike. */
+import type { Schemas } from './client';
+import { bytes, left, seconds } from './words';
+
+export type RenderSummary = Schemas['RenderSummary'];
+
+/** What the address asks for, in words, and which states that is. */
+export const SHOWN = {
+  all: ['All', ['queued', 'running', 'succeeded', 'failed', 'cancelled']],
+  running: ['Under way', ['queued', 'running']],
+  done: ['Done', ['succeeded']],
+  failed: ['Failed', ['failed']],
+} as const satisfies Record<string, [string, readonly RenderSummary['status'][]]>;
+export type Shown = keyof typeof SHOWN;
+
+const OVER: readonly string[] = ['succeeded', 'failed', 'cancelled'];
+const KINDS = { preview: 'Preview', final: 'Video', render: 'Page' };
+const STATES: Record<RenderSummary['status'], string> = {
+  queued: 'Waits for its turn',
+  running: 'Rendering',
+  succeeded: 'Done',
+  failed: 'Failed',
+  cancelled: 'Cancelled',
+};
+const STAGES: Record<string, string> = {
+  waiting: 'Waits for a machine',
+  capturing: 'Taking frames',
+  encoding: 'Encoding',
+  joining: 'Joining',
+  uploading: 'Storing',
+};
+
+/** What an address's query asks for; all where it asks for nothing known. */
+export function shownIn(query: string): Shown {
+  const asked = new URLSearchParams(query).get('show') ?? '';
+  return Object.hasOwn(SHOWN, asked) ? (asked as Shown) : 'all';
+}
+
+export function isOver({ status }: Pick<RenderSummary, 'status'>): boolean {
+  return OVER.includes(status);
+}
+
+/** The states that are over of those that are shown. */
+export function overStates(shown: Shown): RenderSummary['status'][] {
+  return SHOWN[shown][1].filter((status) => OVER.includes(status));
+}
+
+/** One list of two that are read at different times: what one of them knows to be over is over, and nothing is twice. */
+export function merged(underWay: readonly RenderSummary[], over: readonly RenderSummary[]): RenderSummary[] {
+  const done = new Map(over.map((each) => [each.id, each]));
+  const still = underWay.filter((each) => {
+    const there = done.get(each.id);
+    if (!there || there.updatedAt > each.updatedAt) return !there;
+    done.delete(each.id); // it was taken up again since
+    return true;
+  });
+  const newest = [...done.values()].sort((one, other) => other.createdAt.localeCompare(one.createdAt));
+  return [...still, ...newest];
+}
+
+/** What it is called: by its session; a page by its file, or by its bundle's first letters. */
+export function nameOf({ title, sessionId, entry, bundle, row }: RenderSummary): string {
+  if (sessionId) return title ?? 'A session';
+  const page = entry && entry !== 'index.html' ? entry : `Page ${bundle.slice(0, 8)}`;
+  return row ? `${page}, row ${row}` : page;
+}
+
+/** Where it is, in words. */
+export function stateWords({ status, stage }: RenderSummary): string {
+  return status === 'running' && stage ? (STAGES[stage] ?? stage) : STATES[status];
+}
+
+/** What is made, in words: kind, size, rate, format, length and bytes, as far as they are known. */
+export function pictureWords({ kind, width, height, fps, format, duration, fileSize }: RenderSummary): string[] {
+  return [
+    KINDS[kind ?? 'render'],
+    width && height ? `${width}×${height}` : '',
+    fps ? `${Number(fps.toFixed(2))} fps` : '',
+    format ?? '',
+    duration ? seconds(duration) : '',
+    fileSize ? bytes(fileSize) : '',
+  ].filter(Boolean);
+}
+
+/** How far it is, in words. */
+export function progressWords({ percent, framesDone, framesTotal, secondsLeft }: RenderSummary): string[] {
+  const far = framesTotal ? `${framesDone ?? 0} of ${framesTotal} frames` : percent ? `${Math.round(percent)} %` : '';
+  return [far, secondsLeft ? left(secondsLeft) : ''].filter(Boolean);
+}
+
+/** Whether it can be made once more as it was: a preview is what agents make as they work. */
+export function canAgain(render: RenderSummary): boolean {
+  return isOver(render) && render.kind !== 'preview';
+}
+
+/** What became of renders since they were looked at before, for who hears it. */
+export function endedWords(before: readonly RenderSummary[], now: readonly RenderSummary[]): string[] {
+  const waited = new Set(before.filter((each) => !isOver(each)).map(({ id }) => id));
+  return now.filter((each) => waited.has(each.id) && isOver(each)).map((each) => `${nameOf(each)}: ${stateWords(each)}`);
+}

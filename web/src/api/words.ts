@@ -1,0 +1,24 @@
+/** Sizes and times as people read them. */
+
+export function bytes(count: number): string {
+  return count < 1e6 ? `${Math.max(1, Math.round(count / 1e3))} kB` : `${(count / 1e6).toFixed(1)} MB`;
+}
+
+export function seconds(value: number): string {
+  return `${Number(value.toFixed(1))} s`;
+}
+
+/** How long something will take: seconds up to two minutes, then minutes. */
+export function left(value: number): string {
+  const whole = Math.max(1, Math.ceil(value));
+  return whole < 120 ? `about ${whole} s left` : `about ${Math.round(whole / 60)} min left`;
+}
+
+/** How long ago a time was; a day and more ago, its date. */
+export function ago(time: string, now: number, locale?: string): string {
+  const minutes = Math.floor((now - Date.parse(time)) / 60_000);
+  if (minutes < 1) return 'just now';
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 24 * 60) return `${Math.floor(minutes / 60)} h ago`;
+  return new Date(time).toLocaleDateString(locale, { day: 'numeric', month: 'short', year: 'numeric' });
+}

@@ -1,0 +1,146 @@
+import { useMutation } from '@tanstack/react-query';
+import { Download, Music, Plus, Trash2 } from 'lucide-react';
+import { useEffect, useRef, useState } from 'react';
+import { Link } from 'wouter';
+import { ask, Problem, type Schemas } from '../api/client';
+import { ago, bytes } from '../api/words';
+import { Button } from './button';
+import { useDraft } from './draft';
+import { Said } from './said';
+
+export type AssetView = Schemas['AssetView'];
+
+const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
+
+/** One uploaded file: how it looks or sounds, who uses it, and the ways to have it or be rid of it. */
+export function AssetCard({ asset, removed }: { asset: AssetView; removed: () => Promise<unknown> }) {
+  const [asked, setAsked, opener] = useDraft();
+  const kind = asset.mediaType.split('/')[1] ?? '';
+  return (
+    <li className="card flex flex-col overflow-hidden">
+      <Shown asset={asset} />
+      <div className="flex flex-1 flex-col gap-1 p-4 pb-2">
+        <h2 className="line-clamp-2 text-sm font-medium wrap-anywhere" title={asset.name}>
+          {asset.name}
+        </h2>
+        <p className="text-sm text-muted tabular-nums">
+          <span className="uppercase">{kind}</span> · {bytes(asset.sizeBytes)} · {ago(asset.createdAt, Date.now())}
+        </p>
+        <p className="text-sm text-muted">
+          {asset.sessionId ? (
+            <>
+              Used by{' '}
+              <Link href={`/s/${asset.sessionId}`} className="rounded-sm text-text underline underline-offset-4 wrap-anywhere">
+                {asset.sessionTitle ?? 'an animation'}
+              </Link>
+            </>
+          ) : (
+            'Not used'
+          )}
+        </p>
+        {asked === undefined ? (
+          <div className="mt-auto flex items-center gap-1 pt-2">
+            {!asset.sessionId && (
+              <Link
+                href={`/?asset=${asset.id}`}
+                className="mr-auto -ml-2.5 inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm text-muted hover:bg-sunken hover:text-text"
+                aria-label={`Make something with ${asset.name}`}
+              >
+                <Plus aria-hidden className="size-4" /> Make something
+              </Link>
+            )}
+            <span className="flex-1" />
+            <a className={ICON} href={`${asset.fileUrl}?download=true`} aria-label={`Download ${asset.name}`} title="Download">
+              <Download aria-hidden className="size-4" />
+            </a>
+            <button ref={opener} type="button" className={ICON} aria-label={`Delete ${asset.name}`} title="Delete" onClick={() => setAsked('')}>
+              <Trash2 aria-hidden className="size-4" />
+            </button>
+          </div>
+        ) : (
+          <Deleting asset={asset} removed={removed} leave={() => setAsked(undefined)} />
+        )}
+      </div>
+    </li>
+  );
+}
+
+function Shown({ asset }: { asset: AssetView }) {
+  const [failed, setFailed] = useState(false);
+  if (asset.mediaType.startsWith('audio/'))
+    return (
+      <div className="flex aspect-video flex-col items-center justify-end gap-4 bg-sunken p-3">
+        <Music aria-hidden className="mb-auto mt-6 size-7 text-muted opacity-60" />
+        <audio controls preload="none" src={asset.fileUrl} aria-label={asset.name} className="h-9 w-full" />
+      </div>
+    );
+  return (
+    <a
+      href={asset.fileUrl}
+      target="_blank"
+      rel="noreferrer"
+      aria-label={`See ${asset.name}`}
+      className="grid aspect-video grid-rows-[minmax(0,1fr)] place-items-center bg-sunken p-3 -outline-offset-2"
+    >
+      {failed ? (
+        <span className="text-sm text-muted">It cannot be shown</span>
+      ) : (
+        <img src={asset.fileUrl} alt="" loading="lazy" className="size-full min-h-0 object-scale-down" onError={() => setFailed(true)} />
+      )}
+    </a>
+  );
+}
+
+/** What deleting a file means, said before it is done. */
+function Deleting({ asset, removed, leave }: { asset: AssetView; removed: () => Promise<unknown>; leave: () => void }) {
+  const group = useRef<HTMLDivElement>(null);
+  useEffect(() => group.current?.focus(), []);
+  const deleting = useMutation<void, Problem>({
+    mutationFn: () => ask<void>(`/v1/assets/${asset.id}`, { method: 'DELETE' }).catch(ifGone),
+    onSuccess: removed,
+  });
+  const used = asset.sessionId && !deleting.error;
+  return (
+    <div
+      ref={group}
+      role="group"
+      aria-label={`Delete ${asset.name}`}
+      tabIndex={-1}
+      className="mt-2 space-y-2 rounded-xl bg-sunken p-3 text-sm"
+      onKeyDown={(event) => event.key === 'Escape' && leave()}
+    >
+      {deleting.error ? (
+        <Said problem={deleting.error} />
+      ) : (
+        <p>
+          {used
+            ? 'An animation works with this file, so it stays for as long as that does: delete the animation to be rid of both.'
+            : 'It is gone for good then. No animation uses it.'}
+        </p>
+      )}
+      <div className="flex flex-wrap gap-1">
+        {used ? (
+          <Link href={`/s/${asset.sessionId}`} className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium hover:bg-line">
+            To the animation
+          </Link>
+        ) : (
+          <button
+            type="button"
+            className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium text-bad hover:bg-bad-ground"
+            aria-disabled={deleting.isPending}
+            onClick={() => deleting.isPending || deleting.mutate()}
+          >
+            Delete it
+          </button>
+        )}
+        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={leave}>
+          Keep it
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+function ifGone(problem: Problem): void {
+  if (problem.status !== 404) throw problem; // else it was deleted elsewhere
+}

@@ -1,0 +1,183 @@
+import { Download, FileText, Film, RotateCcw, Square } from 'lucide-react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
+import { Link } from 'wouter';
+import { useOrders } from '../api/queue';
+import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
+import { ago } from '../api/words';
+import { Button } from './button';
+import { Said } from './said';
+
+const QUIET = 'inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text';
+
+/** One render: what it is, where it is, and what can be done with it. */
+export function RenderRow({ render, now }: { render: RenderSummary; now: number }) {
+  const item = useRef<HTMLLIElement>(null);
+  const over = isOver(render);
+  const name = nameOf(render);
+  const [gone, setGone] = useState(false);
+  useKeptFocus(item, over);
+  return (
+    <li ref={item} tabIndex={-1} aria-label={`${name}, ${stateWords(render)}`} className="card flex flex-wrap gap-x-5 gap-y-3 p-3 sm:flex-nowrap">
+      <Picture render={render} gone={() => setGone(true)} />
+      <div className="flex min-w-0 flex-1 flex-col justify-center gap-1.5 max-sm:basis-[calc(100%-8rem)]">
+        <h2 className="line-clamp-2 font-medium wrap-anywhere">
+          {render.sessionId ? (
+            <Link href={`/s/${render.sessionId}`} className="rounded-sm underline-offset-4 hover:underline">
+              {name}
+            </Link>
+          ) : (
+            name
+          )}
+        </h2>
+        <p className="text-sm text-muted tabular-nums">{joined([...pictureWords(render), ago(render.createdAt, now)])}</p>
+        {over ? <Ended render={render} /> : <Progress render={render} name={name} />}
+      </div>
+      <Orders render={render} name={name} gone={gone} />
+    </li>
+  );
+}
+
+function Picture({ render, gone }: { render: RenderSummary; gone: () => void }) {
+  const [failed, setFailed] = useState(false);
+  const missing = () => {
+    setFailed(true);
+    // a picture that cannot be shown may be of a video that is not kept any more
+    if (render.videoUrl) void fetch(render.videoUrl, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => status === 404 && gone(), () => undefined); // prettier-ignore
+  };
+  return (
+    <div className="grid aspect-video w-26 shrink-0 place-items-center self-start overflow-hidden rounded-lg bg-sunken sm:w-40">
+      {render.thumbnailUrl && !failed ? (
+        <img src={render.thumbnailUrl} alt="" loading="lazy" className="size-full object-contain" onError={missing} />
+      ) : (
+        <Film aria-hidden className="size-6 text-muted opacity-50" />
+      )}
+    </div>
+  );
+}
+
+function Progress({ render, name }: { render: RenderSummary; name: string }) {
+  const begun = render.status === 'running';
+  return (
+    <>
+      {begun && (
+        <div
+          role="progressbar"
+          aria-label={`Rendering ${name}`}
+          aria-valuenow={Math.round(render.percent)}
+          aria-valuemin={0}
+          aria-valuemax={100}
+          className="h-1.5 overflow-hidden rounded-full bg-sunken"
+        >
+          <div
+            className="h-full rounded-full bg-accent transition-[width] duration-700 motion-reduce:transition-none"
+            style={{ width: `${render.percent}%` }}
+          />
+        </div>
+      )}
+      <p className="flex items-start gap-2 text-sm text-muted tabular-nums">
+        <span aria-hidden className={`mt-1.75 size-1.5 shrink-0 rounded-full bg-current ${begun ? 'breathing text-accent' : ''}`} />
+        {joined([stateWords(render), ...(begun ? progressWords(render) : [])])}
+      </p>
+    </>
+  );
+}
+
+function Ended({ render }: { render: RenderSummary }) {
+  const colour = { succeeded: 'text-good', failed: 'text-bad' }[render.status as string] ?? 'text-muted';
+  const code = told(render.error?.code);
+  const message = told(render.error?.message);
+  return (
+    <div className={`text-sm ${colour}`}>
+      {message ? (
+        <details>
+          <summary className="min-h-6 w-fit cursor-pointer">
+            {stateWords(render)}
+            {code && render.status === 'failed' && <code className="ml-2 text-xs">{code}</code>}
+          </summary>
+          <p className="mt-1.5 max-w-prose text-text wrap-anywhere whitespace-pre-wrap">{message}</p>
+        </details>
+      ) : (
+        <p className="flex items-center gap-2">
+          <span aria-hidden className="size-1.5 shrink-0 rounded-full bg-current" />
+          {stateWords(render)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Orders({ render, name, gone }: { render: RenderSummary; name: string; gone: boolean }) {
+  const orders = useOrders(render);
+  const order = (what: 'cancel' | 'again', label: string, words: string, icon: ReactNode, why?: string) => (
+    <Button
+      kind="quiet"
+      aria-label={`${label} ${name}`}
+      aria-disabled={orders.isPending}
+      className="aria-disabled:opacity-60"
+      title={why}
+      onClick={() => orders.give(what)}
+    >
+      {icon} {words}
+    </Button>
+  );
+  return (
+    <div className="flex flex-wrap items-center justify-end gap-1 max-sm:-mt-2 max-sm:w-full sm:max-w-80 sm:shrink-0">
+      {!isOver(render) &&
+        order(
+          'cancel',
+          'Cancel',
+          'Cancel',
+          <Square aria-hidden className="size-4" />,
+          render.kind === 'preview' ? 'Stops what the agents are making; what was there before is kept' : 'What is rendered is kept for the next time',
+        )}
+      {canAgain(render) && order('again', 'Render again:', 'Again', <RotateCcw aria-hidden className="size-4" />, 'The same once more')}
+      {render.status === 'succeeded' && render.kind === 'render' && (
+        <a className={QUIET} href={`${render.stateUrl}/report?format=html`} target="_blank" rel="noreferrer" aria-label={`Report on ${name}`}>
+          <FileText aria-hidden className="size-4" /> Report
+        </a>
+      )}
+      {render.videoUrl &&
+        (gone ? (
+          <span className="px-3 text-sm text-muted">Not kept any more</span>
+        ) : (
+          <a className={`${QUIET} text-text`} href={saved(render.videoUrl)} aria-label={`Download ${name}`}>
+            <Download aria-hidden className="size-4" /> Download
+          </a>
+        ))}
+      {orders.problem && (
+        <div className="w-full">
+          <Said problem={orders.problem} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Keep the focus where it was when what had it is not there any more, since the render ended. */
+function useKeptFocus(item: { current: HTMLLIElement | null }, over: boolean) {
+  const within = useRef(false);
+  useEffect(() => {
+    const row = item.current;
+    if (within.current && document.activeElement === document.body) row?.focus({ preventScroll: true });
+    const came = () => (within.current = true);
+    const left = ({ relatedTarget }: FocusEvent) => (within.current = !(relatedTarget instanceof Node) || Boolean(row?.contains(relatedTarget)));
+    row?.addEventListener('focusin', came);
+    row?.addEventListener('focusout', left);
+    return () => {
+      row?.removeEventListener('focusin', came);
+      row?.removeEventListener('focusout', left);
+    };
+  }, [item, over]);
+}
+
+function told(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function saved(url: string): string {
+  return `${url}${url.includes('?') ? '&' : '?'}download=true`;
+}
+
+function joined(words: readonly string[]): string {
+  return words.join(' · ');
+}

@@ -1,0 +1,97 @@
+import { WifiOff } from 'lucide-react';
+import { useEffect, useState } from 'react';
+import { Link, useSearch } from 'wouter';
+import { FILTERS, useQueue } from '../api/queue';
+import { type Shown, shownIn } from '../api/renders';
+import { Button } from '../parts/button';
+import { RenderRow } from '../parts/render-row';
+import { Said } from '../parts/said';
+
+const NOTHING: Record<Shown, string> = {
+  all: 'Nothing was rendered yet.',
+  running: 'Nothing is under way.',
+  done: 'Nothing is done yet.',
+  failed: 'Nothing has failed.',
+};
+const MINUTE_MS = 60_000;
+
+/** All that is rendered and was, of sessions and of pages. */
+export function Renders() {
+  const shown = shownIn(useSearch());
+  const queue = useQueue(shown);
+  const now = useMinutes();
+  return (
+    <>
+      <title>Renders · koda</title>
+      <div className="flex flex-wrap items-center gap-x-6 gap-y-3 pt-2">
+        <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Renders</h1>
+        <nav aria-label="Which renders">
+          <ul className="flex rounded-xl bg-sunken p-1">
+            {FILTERS.map(([name, words]) => (
+              <li key={name}>
+                <Link
+                  href={name === 'all' ? '/renders' : `/renders?show=${name}`}
+                  aria-current={name === shown ? 'page' : undefined}
+                  className="inline-flex min-h-8 items-center rounded-lg px-3 text-sm text-muted hover:text-text aria-[current]:bg-panel aria-[current]:font-medium aria-[current]:text-text aria-[current]:shadow-sm"
+                >
+                  {words}
+                </Link>
+              </li>
+            ))}
+          </ul>
+        </nav>
+      </div>
+      <p role="status" className="sr-only">
+        {queue.said}
+      </p>
+      {queue.isLost && (
+        <p role="status" className="mt-4 flex items-center gap-2 text-sm text-bad">
+          <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now; this is as it was. It goes on by itself.
+        </p>
+      )}
+      <div className="mt-5 space-y-5">
+        <Said problem={queue.problem} />
+        {queue.isPending ? (
+          !queue.problem && <p className="py-16 text-muted">One moment…</p>
+        ) : queue.renders.length === 0 ? (
+          <div className="py-16 text-center text-muted">
+            <p>{NOTHING[shown]}</p>
+            {shown === 'all' && (
+              <Link href="/" className="mt-3 inline-block text-accent underline underline-offset-4">
+                Make something
+              </Link>
+            )}
+          </div>
+        ) : (
+          <ul className="space-y-3" aria-label="Renders">
+            {queue.renders.map((each) => (
+              <RenderRow key={each.id} render={each} now={now} />
+            ))}
+          </ul>
+        )}
+        {queue.moreWaiting && (
+          <p className="text-center">
+            <Button onClick={queue.moreWaiting}>Show all that wait</Button>
+          </p>
+        )}
+        {queue.moreOver && (
+          <p className="text-center">
+            <Button onClick={queue.moreOver} disabled={queue.isReading}>
+              Show more
+            </Button>
+          </p>
+        )}
+      </div>
+    </>
+  );
+}
+
+/** The time, as often as what is told of it changes. */
+function useMinutes(): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), MINUTE_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
