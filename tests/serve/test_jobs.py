@@ -149,9 +149,10 @@ async def test_a_final_that_failed_is_taken_up_again(koda: World, client: KodaCl
 
 
 async def test_a_page_is_rendered_again_as_it_was(koda: World, client: KodaClient, tmp_path: Path) -> None:
-    page = tmp_path / "index.html"
-    page.write_text("<h1>Hello")
-    batch = await client.render_batch(tmp_path, [{"name": "Ada"}, {"name": "Eve"}], SMALL)
+    page = tmp_path / "page"
+    page.mkdir()
+    (page / "index.html").write_text("<h1>Hello")
+    batch = await client.render_batch(page, [{"name": "Ada"}, {"name": "Eve"}], SMALL)
     second = batch.render_ids[1]
     with pytest.raises(Conflict, match="cancel it first"):
         await client.render_again(second)
