@@ -23,7 +23,7 @@ from koda_ray.state.storage import bundle_key
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, RenderOptions, now
 
-__all__ = ["final_again", "new_render", "page_again"]
+__all__ = ["check_same", "final_again", "new_render", "page_again"]
 
 _REQUEST = ("bundle", "entry", "request")
 _AT_MOST_30 = 30
@@ -49,6 +49,15 @@ def new_render(user: str, project_id: str, *, key: str, wanted: dict[str, JsonVa
     )
 
 
+def check_same(made: JobRecord, wanted: dict[str, JsonValue], key: str) -> None:
+    """Raise Conflict where a key had made another render already."""
+    if any(made.spec.get(name) != wanted[name] for name in wanted):
+        raise Conflict(
+            f"the idempotency key {key!r} was used for another render ({made.id}); use a new key",
+            context={"render": made.id},
+        )
+
+
 async def page_again(deps: ApiDeps, job: JobRecord, key: str) -> JobRecord:
     """Record a page render that is made as another one was; of a batch's, that row alone.
 
@@ -69,6 +78,7 @@ async def page_again(deps: ApiDeps, job: JobRecord, key: str) -> JobRecord:
     options = JobOptions.from_json(cast("dict[str, JsonValue]", wanted["request"]))
     row = new_render(job.user_id, job.project_id, key=key, wanted=wanted, options=options)
     made = await deps.store.create_job(row, room=render_room(deps.settings))
+    check_same(made, wanted, key)
     # it may have been removed until there was a row that names it
     if made.status not in OVER and not await deps.storage.exists(page):
         await deps.store.delete_job(made.id, user_id=job.user_id)

@@ -164,7 +164,7 @@ async def test_a_page_is_rendered_again_as_it_was(koda: World, client: KodaClien
     assert after.request["props"] == '{"name": "Eve"}' and (after.batch_id, after.status) == (None, "queued")
     first = batch.render_ids[0]
     await client.cancel_job(first)
-    with pytest.raises(Conflict, match="made for something else"):
+    with pytest.raises(Conflict, match="used for another render"):
         await client.render_again(first, key="k")
     await koda.storage.delete(bundle_key("local", batch.bundle))
     with pytest.raises(NotFound, match="not kept any more"):

@@ -16,11 +16,11 @@ from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
 from koda_ray.actors.leased_job import OVER, job_request
 from koda_ray.actors.removal import remove_render
-from koda_ray.errors import Conflict, NotFound
+from koda_ray.errors import NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.options import check_options
-from koda_ray.serve.again import new_render
+from koda_ray.serve.again import check_same, new_render
 from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
@@ -89,11 +89,7 @@ async def create_render(
         job = await deps.store.create_job(row, room=render_room(deps.settings))
         # what it is made of may have been removed until there was a row that names it
         await keep_bundle(deps.storage, user, bundle, page.bundle, hold=counted(deps, user))
-    if any(job.spec.get(name) != wanted[name] for name in wanted):
-        raise Conflict(
-            f"the idempotency key {key!r} was used for another render ({job.id}); use a new key",
-            context={"render": job.id},
-        )
+    check_same(job, wanted, key)
     if job.status not in OVER:
         background_of(request).spawn(wake_in_turn(deps, [job]), what="wake a render")
     view = render_view(job)
