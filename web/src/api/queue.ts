@@ -120,4 +120,12 @@ export function useOrders(render: RenderSummary) {
   return { give: (order: 'cancel' | 'again') => isPending || mutate(order), isPending, problem: error };
 }
 
+let asked = Promise.resolve(true);
+
+/** Whether something is still kept, as far as the server says; one is asked about after the other. */
+export function isKept(url: string): Promise<boolean> {
+  asked = asked.then(() => fetch(url, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => status !== 404, () => true)); // prettier-ignore
+  return asked;
+}
+
 export const FILTERS = Object.entries(SHOWN).map(([name, [words]]) => [name as Shown, words] as const);

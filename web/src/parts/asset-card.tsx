@@ -80,7 +80,7 @@ function Shown({ asset }: { asset: AssetView }) {
       target="_blank"
       rel="noreferrer"
       aria-label={`See ${asset.name}`}
-      className="grid aspect-video grid-rows-[minmax(0,1fr)] place-items-center bg-sunken p-3 -outline-offset-2"
+      className="grid aspect-video min-h-0 grid-rows-[minmax(0,1fr)] place-items-center bg-sunken p-3 -outline-offset-2"
     >
       {failed ? (
         <span className="text-sm text-muted">It cannot be shown</span>

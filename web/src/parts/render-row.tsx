@@ -1,7 +1,7 @@
 import { Download, FileText, Film, RotateCcw, Square } from 'lucide-react';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { useOrders } from '../api/queue';
+import { isKept, useOrders } from '../api/queue';
 import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -42,7 +42,7 @@ function Picture({ render, gone }: { render: RenderSummary; gone: () => void }) 
   const missing = () => {
     setFailed(true);
     // a picture that cannot be shown may be of a video that is not kept any more
-    if (render.videoUrl) void fetch(render.videoUrl, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => status === 404 && gone(), () => undefined); // prettier-ignore
+    if (render.videoUrl) void isKept(render.videoUrl).then((kept) => kept || gone());
   };
   return (
     <div className="grid aspect-video w-26 shrink-0 place-items-center self-start overflow-hidden rounded-lg bg-sunken sm:w-40">
