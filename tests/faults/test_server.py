@@ -176,7 +176,7 @@ async def test_a_deletion_that_is_undone_ends_the_work_in_good_order_and_it_goes
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
-    await rig.event(session_id, lambda e: e.type == "code_chunk")
+    await rig.event(session_id, lambda e: e.type == "file_written")
     await rig.client.delete(session_id, undo_s=600)
     await until(lambda: not rig.workers("_SessionHost"), "ended")
     left = await rig.store.get_session(session_id)
