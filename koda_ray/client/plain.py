@@ -97,6 +97,8 @@ class Koda:
     create = _once(KodaClient.create)
     create_takes = _once(KodaClient.create_takes)
     capabilities = _once(KodaClient.capabilities)
+    plugins = _once(KodaClient.plugins)
+    plugin = _once(KodaClient.plugin)
     session = _once(KodaClient.session)
     sessions = _once(KodaClient.sessions)
     label = _once(KodaClient.label)

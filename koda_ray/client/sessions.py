@@ -18,6 +18,7 @@ from koda_ray.client.renders import PageRenders
 from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
+from koda_ray.plugins import AgentPlugin, PluginList
 from koda_ray.types import Budget, Model, Note, Phase, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
@@ -131,6 +132,14 @@ class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
     async def capabilities(self) -> Capabilities:
         """Read what the server has to work with: models, or the built-in director."""
         return await self._get("/v1/capabilities", Capabilities)
+
+    async def plugins(self) -> PluginList:
+        """Read what a canvas can show as a node."""
+        return await self._get("/v1/plugins", PluginList)
+
+    async def plugin(self, plugin_id: str) -> AgentPlugin:
+        """Read what a node is. Raises NotFound."""
+        return await self._get(f"/v1/plugins/{escaped_path(plugin_id)}", AgentPlugin)
 
     async def session(self, session_id: str) -> SessionView:
         """Read a session's state. Raises NotFound."""

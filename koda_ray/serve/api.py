@@ -48,6 +48,7 @@ from koda_ray.serve.routes import (
     jobs,
     login,
     media,
+    plugins,
     preview,
     processes,
     renders,
@@ -197,7 +198,18 @@ def create_app(
         usage,
     ):
         app.include_router(module.router)
-    for module in (images, sandboxes, sandbox_files, sandbox_project, processes, cluster, login, capabilities, health):
+    for module in (
+        images,
+        sandboxes,
+        sandbox_files,
+        sandbox_project,
+        processes,
+        cluster,
+        login,
+        capabilities,
+        plugins,
+        health,
+    ):
         app.include_router(module.router)
     app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))

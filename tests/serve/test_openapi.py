@@ -45,6 +45,8 @@ OPERATIONS = {
     "getLogin": ("get", "/v1/login"),
     "signOut": ("delete", "/v1/login"),
     "getCapabilities": ("get", "/v1/capabilities"),
+    "listPlugins": ("get", "/v1/plugins"),
+    "getPlugin": ("get", "/v1/plugins/{plugin_id}"),
     "getCluster": ("get", "/v1/cluster"),
     "listApprovals": ("get", "/v1/sessions/{session_id}/approvals"),
     "approve": ("post", "/v1/sessions/{session_id}/approvals/{approval_id}/approve"),
