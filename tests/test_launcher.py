@@ -251,8 +251,10 @@ def test_the_template_is_installed_from_its_lock_and_again_when_it_was_cut_short
 
 def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_once: Copy) -> None:
     source, built = set_up_once.root / "web", set_up_once.root / ".koda" / "web" / "index.html"
-    for folder in ("src/screens", "public"):
+    for folder in ("src/screens", "public", "node/src", "node/node_modules"):
         (source / folder).mkdir(parents=True)
+    (source / "node" / "package.json").write_text("{}")
+    (source / "node" / "src" / "node.ts").write_text("a node")
     (source / "public" / "icon.svg").write_text("<svg/>")
     (source / "src" / "main.ts").write_text("one")
     (source / "src" / "screens" / "home.ts").write_text("")
@@ -269,12 +271,19 @@ def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_
     script.write_text(
         "import { cpSync, mkdirSync, writeFileSync, readFileSync } from 'node:fs';"
         "const out = process.argv[process.argv.indexOf('--outDir') + 1]; mkdirSync(out);"
-        "writeFileSync(`${out}/index.html`, readFileSync('src/main.ts'));"
+        "writeFileSync(`${out}/index.html`, readFileSync('src/main.ts') + ' with ' + readFileSync('node/src/node.ts'));"
     )
-    assert "[5/5] The browser's page done" in set_up_once.run("setup").stderr and built.read_text() == "one"
+    done = set_up_once.run("setup")
+    assert "[5/5] The browser's page done" in done.stderr and built.read_text() == "one with a node"
     assert set_up_once.run("setup").stderr == "koda: ready\n"
+    (source / "node" / "src" / "node.ts").write_text("another")
+    assert (
+        "[5/5] The browser's page done" in set_up_once.run("setup").stderr and built.read_text() == "one with another"
+    )
+    assert not (built.parents[1] / "web-build" / "node" / "node_modules").exists()
     (source / "src" / "main.ts").write_text("two")
-    assert "[5/5] The browser's page done" in set_up_once.run("list").stderr and built.read_text() == "two"
+    assert "[5/5] The browser's page done" in set_up_once.run("list").stderr
+    assert built.read_text() == "two with another"
     shutil.rmtree(source)
 
 

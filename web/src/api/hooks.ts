@@ -1,6 +1,8 @@
 import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
-import { ask, type Envelope, Problem, type Schemas, type SessionView } from './client';
+import { paced } from '../../node/src/pace';
+import type { Progress } from '../../node/src/session';
+import { ask, Problem, type Schemas, type SessionView } from './client';
 import { stream } from './stream';
 
 export const LOGIN = ['login'];
@@ -19,14 +21,7 @@ export function useLink() {
   return useSyncExternalStore(stream.watch, () => stream.link);
 }
 
-export interface Progress {
-  jobId: string;
-  percent: number;
-  stage: string;
-  framesDone?: number;
-  framesTotal?: number;
-  secondsLeft?: number;
-}
+export type { Progress };
 
 /** A session as the server has it, read anew after what changes it, and what passes by: thoughts, and how far a render is. */
 export function useSession(id: string) {
@@ -48,7 +43,7 @@ export function useSession(id: string) {
     const reread = paced(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
     const talk = paced(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
     const versions = paced(() => void client.invalidateQueries({ queryKey: ['versions', id] }), REREAD_MS);
-    return stream.follow(id, first.current ?? 0, (event: Envelope) => {
+    return stream.follow(id, first.current ?? 0, (event) => {
       if (event.type === 'gone') setGone(true);
       else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
       else if (event.type === 'thinking') setThinking(String(event.data?.message ?? ''));
@@ -131,20 +126,4 @@ export function useFollowed(sessions: readonly { id: string; seq: number }[], cl
     );
     return () => ends.forEach((end) => end());
   }, [named, client]);
-}
-
-/** Do something as soon as it is asked for, but once in a while at most: the last time is never left out. */
-function paced(work: () => void, everyMs: number): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let done = -Infinity;
-  return () => {
-    timer ??= setTimeout(
-      () => {
-        timer = undefined;
-        done = performance.now();
-        work();
-      },
-      Math.max(0, done + everyMs - performance.now()),
-    );
-  };
 }

@@ -1,0 +1,157 @@
+/** A node in which nothing was begun yet: what should move, how, and with what. */
+import { type KeyboardEvent, useId, useRef, useState } from 'react';
+import { useAround } from './context';
+import type { Given } from './context';
+import { newKey, Problem } from './http';
+import { Button, Said } from './parts';
+import type { PluginSetting } from './plugin';
+import { type AnimationData, askedFor, filesOf, requestOf } from './request';
+
+interface Props {
+  data: AnimationData;
+  change: (what: Partial<AnimationData>) => void;
+  given: readonly Given[];
+  settings: readonly PluginSetting[];
+}
+
+export function Idle({ data, change, given, settings }: Props) {
+  const { koda, registry } = useAround();
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Problem>();
+  const now = useRef(data);
+  now.current = data;
+  const body = requestOf(data, given);
+  const files = filesOf(given);
+  const wordsCome = given.some(({ handle }) => handle === 'prompt');
+  const styled = given.find(({ handle }) => handle === 'style');
+  const make = async () => {
+    if (busy || !body.prompt) return;
+    setBusy(true);
+    setProblem(undefined);
+    const asked = askedFor(body, files);
+    try {
+      let { sent } = now.current;
+      if (sent?.asked !== asked) {
+        const assetIds = [];
+        for (const { source, sourceHandle } of files) assetIds.push(await koda.upload(await fileOf(source, sourceHandle)));
+        sent = { asked, key: newKey(), body: assetIds.length > 0 ? { ...body, assetIds } : body };
+        change({ sent });
+      }
+      const sessionId = await koda.create(sent.body, sent.key);
+      change({ sessionId, sent: undefined });
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if (error.status >= 400 && error.status < 500) change({ sent: undefined });
+      setProblem(error);
+      setBusy(false);
+    }
+  };
+  const fileOf = async (source: string, handle: string) => {
+    const from = given.find((each) => each.source === source && each.sourceHandle === handle);
+    const entry = from?.plugin === undefined ? undefined : registry.get(from.plugin);
+    if (!entry?.file || !from?.data) throw new Problem(0, 'NO_FILE', `There is no file behind ${from?.name ?? source}.`);
+    return entry.file(handle, from.data, koda);
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void make();
+  };
+  return (
+    <form
+      className="koda-screen"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void make();
+      }}
+    >
+      {wordsCome ? (
+        <p className="koda-quote">{body.prompt || 'Waiting for words: write them where they come from.'}</p>
+      ) : (
+        <textarea
+          aria-label="What should move"
+          placeholder="A red ball bounces through the rain and comes to rest…"
+          rows={3}
+          value={data.prompt ?? ''}
+          onChange={({ target }) => change({ prompt: target.value })}
+          onKeyDown={keys}
+        />
+      )}
+      {styled && <p className="koda-fact">Style: {body.style ?? 'not said yet'}</p>}
+      {files.length > 0 && (
+        <ul className="koda-files" aria-label="What goes along">
+          {files.map(({ source, sourceHandle, name, value }) => (
+            <li key={`${source} ${sourceHandle}`}>{value && value.type !== 'text' && <File name={value.name || name} picture={pictureOf(value)} isVideo={value.type === 'video'} />}</li>
+          ))}
+        </ul>
+      )}
+      <details className="koda-more">
+        <summary>{chosen(settings, data.settings) || 'Length, shape, size'}</summary>
+        <div className="koda-settings">
+          {settings.map((each) => (
+            <Setting key={each.id} setting={each} value={data.settings?.[each.id]} set={(value) => change({ settings: without(data.settings, each.id, value) })} />
+          ))}
+        </div>
+      </details>
+      <Said problem={problem} />
+      <Button kind="main" type="submit" disabled={busy || !body.prompt} title="Ctrl+Enter">
+        {busy ? 'Beginning…' : 'Make it'}
+      </Button>
+    </form>
+  );
+}
+
+function pictureOf(value: { type: string; url: string; poster?: string }): string | undefined {
+  return value.type === 'image' ? value.url : value.poster;
+}
+
+function File({ name, picture, isVideo }: { name: string; picture: string | undefined; isVideo: boolean }) {
+  return (
+    <>
+      {picture && <img src={picture} alt="" />}
+      <span>
+        {name}
+        {isVideo && <small>Its picture goes along</small>}
+      </span>
+    </>
+  );
+}
+
+function without(settings: Record<string, string | number> | undefined, id: string, value: string | number | undefined): Record<string, string | number> {
+  const { [id]: _, ...rest } = settings ?? {};
+  return value === undefined ? rest : { ...rest, [id]: value };
+}
+
+/** What was chosen, in a line. */
+function chosen(settings: readonly PluginSetting[], values: Record<string, string | number> = {}): string {
+  return settings.flatMap(({ id, unit }) => (values[id] === undefined ? [] : [`${values[id]}${unit ? ` ${unit}` : ''}`])).join(' · ');
+}
+
+function Setting({ setting, value, set }: { setting: PluginSetting; value: string | number | undefined; set: (value: string | number | undefined) => void }) {
+  const { name, type, unit, options, minimum, maximum, default: usual } = setting;
+  const id = useId();
+  return (
+    <div>
+      <label htmlFor={id}>{unit ? `${name}, ${unit}` : name}</label>
+      {type === 'choice' ? (
+        <select id={id} value={String(value ?? '')} onChange={({ target }) => set(options.find((each) => String(each) === target.value))}>
+          <option value="">{usual === undefined || usual === null ? 'Any' : `${usual}, as usual`}</option>
+          {options.map((each) => (
+            <option key={each} value={String(each)}>
+              {each}
+            </option>
+          ))}
+        </select>
+      ) : (
+        <input
+          id={id}
+          type="number"
+          min={minimum ?? undefined}
+          max={maximum ?? undefined}
+          step="any"
+          placeholder="Any"
+          value={value ?? ''}
+          onChange={({ target }) => set(target.value === '' ? undefined : target.valueAsNumber)}
+        />
+      )}
+    </div>
+  );
+}

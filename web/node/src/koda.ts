@@ -1,0 +1,86 @@
+/** A koda server as nodes use it: requests, one stream of events for all of them, and what is known of their sessions. */
+import { ask, type Ask, commandKey } from './http';
+import type { NodeSession } from './session';
+import { Sessions } from './sessions';
+import { Stream } from './stream';
+
+export interface KodaOptions {
+  /** Where the server is, without a slash at its end; left out, it is where the page came from. */
+  base?: string;
+  /** Sent with every request, such as a key. What a page shows by itself, pictures and videos, comes without: a cookie serves there. */
+  headers?: () => Record<string, string>;
+  credentials?: RequestCredentials;
+  /** The address of a session's studio. */
+  studio?: (sessionId: string) => string;
+  /** Goes there, by a double click; left out, the browser does. */
+  open?: (sessionId: string) => void;
+  /** A stream that the page has already. */
+  stream?: Stream;
+}
+
+export type CommandName = 'answer' | 'accept' | 'reject' | 'changes' | 'messages' | 'cancel' | 'retry' | 'render';
+
+/** The body of `POST /v1/sessions`, as far as a node fills it. */
+export interface CreateSession {
+  prompt: string;
+  style?: string;
+  assetIds?: string[];
+  options?: Record<string, string | number>;
+  render?: Record<string, string | number>;
+}
+
+export class Koda {
+  readonly base: string;
+  readonly stream: Stream;
+  readonly sessions: Sessions;
+  readonly studio: (sessionId: string) => string;
+  readonly open: (sessionId: string) => void;
+  /** What is being typed, by its place: a node that is out of sight for a while keeps it. */
+  readonly drafts = new Map<string, string>();
+  private readonly headers: () => Record<string, string>;
+  private readonly credentials: RequestCredentials;
+
+  constructor({ base = '', headers = () => ({}), credentials = 'same-origin', studio, open, stream }: KodaOptions = {}) {
+    this.base = base.replace(/\/$/, '');
+    this.headers = headers;
+    this.credentials = credentials;
+    this.stream = stream ?? new Stream(this.base, headers, credentials);
+    this.sessions = new Sessions(this.stream, (id) => this.ask<NodeSession>(`/v1/sessions/${id}`));
+    this.studio = studio ?? ((id) => this.url(`/s/${id}`));
+    this.open = open ?? ((id) => window.location.assign(this.studio(id)));
+  }
+
+  url(path: string): string {
+    return this.base + path;
+  }
+
+  ask<T>(path: string, asked: Ask = {}): Promise<T> {
+    return ask<T>(this.url(path), { credentials: this.credentials, ...asked, headers: { ...this.headers(), ...asked.headers } });
+  }
+
+  /** Begin a session; the same key makes it once. Returns its id. */
+  async create(body: CreateSession, key: string): Promise<string> {
+    return (await this.ask<{ sessionId: string }>('/v1/sessions', { method: 'POST', body, key })).sessionId;
+  }
+
+  /** Tell a session something; what is sent twice for the same state is the same command. */
+  async command(session: NodeSession, name: CommandName, body?: object): Promise<void> {
+    try {
+      await this.ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key: commandKey(name, session.seq, body) });
+    } finally {
+      this.sessions.reread(session.id);
+    }
+  }
+
+  /** Store a picture or a sound for one session; returns its id. */
+  async upload(file: File): Promise<string> {
+    const body = new FormData();
+    body.append('file', file);
+    return (await this.ask<{ id: string }>('/v1/assets', { method: 'POST', body })).id;
+  }
+
+  /** The address of a session's video or poster, of one of its renders. */
+  media(sessionId: string, what: 'video' | 'thumbnail', jobId: string): string {
+    return this.url(`/v1/sessions/${sessionId}/${what}?job=${jobId}`);
+  }
+}

@@ -1,0 +1,292 @@
+/** An animation in a node: what there is to see of it, and what it is somebody's turn to do. */
+import { type FormEvent, type KeyboardEvent, type ReactNode, useState } from 'react';
+import { useAround, useDraft } from './context';
+import { Problem } from './http';
+import type { CommandName } from './koda';
+import { bytes, Button, clock, Fact, Icon, Said, seconds, Strip, useSeconds } from './parts';
+import type { Seen } from './sessions';
+import { type NodeSession, type Progress, shownOf } from './session';
+
+type Send = (name: CommandName, body?: object) => Promise<boolean>;
+
+interface Props {
+  session: NodeSession;
+  seen: Seen;
+  send: Send;
+  busy: boolean;
+}
+
+/** The screen of a session's phase. */
+export function Screen({ session, seen }: { session: NodeSession; seen: Seen }) {
+  const { koda } = useAround();
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Problem>();
+  const send: Send = async (name, body) => {
+    if (busy) return false;
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      await koda.command(session, name, body);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      setProblem(error);
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  const { state } = session;
+  return (
+    <div className="koda-screen">
+      <Film session={session} />
+      <Turn session={session} seen={seen} send={send} busy={busy} />
+      <Said problem={problem ?? seen.problem} />
+      {session.status === 'suspended' && !state.owes && <Fact>Asleep, as you left it. Whatever you do wakes it.</Fact>}
+    </div>
+  );
+}
+
+function Film({ session }: { session: NodeSession }) {
+  const { koda } = useAround();
+  const { state } = session;
+  const made = shownOf(state);
+  if (!made?.jobId) return state.plan ? <Strip scenes={state.plan.scenes} /> : null;
+  const isOld = state.phase === 'executing';
+  return (
+    <video
+      key={made.jobId}
+      className="koda-film"
+      src={koda.media(session.id, 'video', made.jobId)}
+      poster={koda.media(session.id, 'thumbnail', made.jobId)}
+      style={state.plan?.width && state.plan.height ? { aspectRatio: `${state.plan.width} / ${state.plan.height}` } : undefined}
+      data-old={isOld || undefined}
+      aria-label={isOld ? 'As it was before; a new one is being made' : state.output?.videoUrl ? 'The finished video' : 'The preview'}
+      controls
+      loop
+      playsInline
+      preload="none"
+    />
+  );
+}
+
+function Turn(props: Props) {
+  const { state } = props.session;
+  if (state.owes) return <Work key={state.owes} {...props} />;
+  if (state.approval) return <Approval {...props} />;
+  if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} />;
+  if (state.phase === 'plan' && state.plan) return <Plan {...props} />;
+  if (state.phase === 'preview') return <Preview {...props} />;
+  if (state.phase === 'complete') return <Result {...props} />;
+  if (state.phase === 'error' && state.error) return <Failure {...props} />;
+  return <Words {...props} name="messages" label="Say something" say={(text) => ({ text })} />;
+}
+
+function Work({ session, seen, send, busy }: Props) {
+  const { state } = session;
+  const since = useSeconds(state.owedSince ?? session.createdAt);
+  const { progress } = seen;
+  const isRendering = progress !== undefined && progress.percent < 100;
+  const todos = state.execution?.todos ?? [];
+  return (
+    <>
+      <div className="koda-line">
+        <p className="koda-thought">{isRendering ? rendering(state.owes === 'render_final') : seen.thinking || state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
+        <span className="koda-number">{clock(since)}</span>
+      </div>
+      {isRendering && <Bar progress={progress} />}
+      {todos.length > 0 && (
+        <ul className="koda-todos" aria-label="Steps">
+          {todos.map(({ id, label, status }) => (
+            <li key={id} data-status={status ?? 'pending'}>
+              <span className="koda-mark" role="img" aria-label={status === 'done' ? 'done' : status === 'active' ? 'under way' : 'to come'}>
+                {status === 'done' && <Icon name="done" />}
+              </span>
+              {label}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
+        <Icon name="stop" /> Stop
+      </Button>
+    </>
+  );
+}
+
+function rendering(isFinal: boolean): string {
+  return isFinal ? 'Rendering the video' : 'Rendering the preview';
+}
+
+function Bar({ progress }: { progress: Progress }) {
+  const { percent, framesDone, framesTotal, secondsLeft, stage } = progress;
+  return (
+    <div>
+      <div role="progressbar" aria-label="Rendering" aria-valuenow={Math.round(percent)} aria-valuemin={0} aria-valuemax={100} className="koda-bar">
+        <div style={{ width: `${percent}%` }} />
+      </div>
+      <p className="koda-line koda-fact">
+        <span>{framesTotal ? `${framesDone ?? 0} of ${framesTotal} frames` : `${Math.round(percent)} %`}</span>
+        <span>{secondsLeft ? `${stage} · about ${Math.ceil(secondsLeft)} s left` : stage}</span>
+      </p>
+    </div>
+  );
+}
+
+/** A call is agreed to where all of it can be read. */
+function Approval({ session, send, busy }: Props) {
+  const { koda } = useAround();
+  return (
+    <>
+      <p className="koda-heading">May koda run {session.state.approval?.name}?</p>
+      <div className="koda-row">
+        <a className="koda-button koda-main" href={koda.studio(session.id)}>
+          Look at it
+        </a>
+        <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
+          <Icon name="stop" /> Stop
+        </Button>
+      </div>
+    </>
+  );
+}
+
+function Question({ session, send, busy }: Props) {
+  const question = session.state.question;
+  const place = `${session.id} ${question?.text}`;
+  const [option, setOption] = useDraft(`${place} option`);
+  const [words, setWords] = useDraft(place);
+  const options = question?.options ?? [];
+  const answer = (event: FormEvent) => {
+    event.preventDefault();
+    const text = words.trim();
+    if (option || text) void send('answer', { ...(option ? { optionId: option } : {}), ...(text ? { text } : {}) });
+  };
+  return (
+    <form onSubmit={answer} className="koda-form">
+      <fieldset>
+        <legend className="koda-heading">{question?.text}</legend>
+        {options.map(({ id, label, description }) => (
+          <label key={id} className="koda-option">
+            <input type="radio" name={`option-${session.id}`} checked={option === id} onChange={() => setOption(id)} />
+            <span>
+              {label}
+              {description && <small>{description}</small>}
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {question?.customInput && (
+        <input aria-label={options.length > 0 ? 'Or in your own words' : 'Your answer'} placeholder={options.length > 0 ? 'Or in your own words' : 'Your answer'} value={words} onChange={({ target }) => setWords(target.value)} />
+      )}
+      <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
+        Answer
+      </Button>
+    </form>
+  );
+}
+
+function Plan(props: Props) {
+  const { session, send, busy } = props;
+  const plan = session.state.plan;
+  if (!plan) return null;
+  return (
+    <>
+      <Fact>
+        {[plan.style, seconds(plan.totalDuration), plan.width && `${plan.width} × ${plan.height}`, plan.fps && `${plan.fps} fps`].filter(Boolean).join(' · ')}
+      </Fact>
+      <ol className="koda-scenes" aria-label="Scenes of the plan">
+        {plan.scenes.map(({ number, title, duration, description }) => (
+          <li key={number}>
+            <span>
+              {title} <small className="koda-number">{seconds(duration)}</small>
+            </span>
+            <small>{description}</small>
+          </li>
+        ))}
+      </ol>
+      <div className="koda-row">
+        <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
+          Make this
+        </Button>
+        <Button kind="quiet" onClick={() => void send('reject')} disabled={busy}>
+          Ask me again
+        </Button>
+      </div>
+      <Changes {...props} />
+    </>
+  );
+}
+
+function Preview(props: Props) {
+  const { session, send, busy } = props;
+  const { resolution = '1080p', fps = 60 } = session.state.render ?? {};
+  return (
+    <>
+      <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
+        Render {resolution === '4k' ? '4K' : resolution} at {fps} fps
+      </Button>
+      <Changes {...props} />
+    </>
+  );
+}
+
+function Result(props: Props) {
+  const { koda } = useAround();
+  const { session } = props;
+  const { output } = session.state;
+  if (!output) return null;
+  return (
+    <>
+      <div className="koda-line">
+        <Fact>{[output.duration && seconds(output.duration), output.resolution, output.fileSize && bytes(output.fileSize)].filter(Boolean).join(' · ')}</Fact>
+        <a className="koda-button koda-plain" href={`${koda.media(session.id, 'video', output.jobId)}&download=true`}>
+          <Icon name="down" /> Download
+        </a>
+      </div>
+      <Changes {...props} />
+    </>
+  );
+}
+
+function Failure(props: Props) {
+  const { session, send, busy } = props;
+  const error = session.state.error;
+  if (!error) return null;
+  return (
+    <>
+      <p className="koda-said">
+        {error.message} <code>{error.code}</code>
+      </p>
+      {error.canRetry && (
+        <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
+          Try again
+        </Button>
+      )}
+      <Changes {...props} />
+    </>
+  );
+}
+
+function Changes(props: Props) {
+  return <Words {...props} name="changes" label="What should be different?" say={(feedback) => ({ feedback })} />;
+}
+
+function Words({ session, send, busy, name, label, say }: Props & { name: CommandName; label: string; say: (words: string) => object }): ReactNode {
+  const [words, setWords] = useDraft(`${session.id} ${name}`);
+  const tell = async (event?: FormEvent) => {
+    event?.preventDefault();
+    if (words.trim() && (await send(name, say(words)))) setWords('');
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void tell();
+  };
+  return (
+    <form onSubmit={(event) => void tell(event)} className="koda-words">
+      <textarea aria-label={label} placeholder={label} rows={1} value={words} onChange={({ target }) => setWords(target.value)} onKeyDown={keys} />
+      <Button type="submit" disabled={busy || !words.trim()} title="Ctrl+Enter">
+        Send
+      </Button>
+    </form>
+  );
+}

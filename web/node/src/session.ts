@@ -1,0 +1,116 @@
+/** What the node reads of a session, as the server says it, and where that is in words. */
+import type { Phase } from './plugin';
+
+export type Owes = 'analyze' | 'plan' | 'execute' | 'render_final';
+
+export interface Scene {
+  number: number;
+  title: string;
+  /** Seconds. */
+  duration: number;
+  description: string;
+}
+
+export interface Todo {
+  id: string;
+  label: string;
+  status?: 'pending' | 'active' | 'done';
+}
+
+/** What was made; of the final video while it is rendered there is no address yet. */
+export interface Made {
+  jobId: string;
+  videoUrl?: string | null;
+  thumbnailUrl?: string | null;
+  duration?: number | null;
+}
+
+export interface SessionState {
+  phase: Phase;
+  owes?: Owes | null;
+  owedSince?: string | null;
+  prompt: string;
+  style?: string | null;
+  question?: { text: string; options?: { id: string; label: string; description?: string | null }[]; customInput?: boolean } | null;
+  plan?: { scenes: Scene[]; totalDuration: number; style: string; fps?: number; width?: number; height?: number } | null;
+  execution?: { todos?: Todo[]; thinking?: string; files?: string[] } | null;
+  preview?: Made | null;
+  output?: (Made & { resolution?: string | null; fileSize?: number | null }) | null;
+  finished?: Made | null;
+  error?: { message: string; code: string; canRetry?: boolean; details?: string | null } | null;
+  approval?: { approvalId: string; name: string; reason?: string } | null;
+  render?: { resolution?: string; fps?: number; format?: string } | null;
+}
+
+export interface NodeSession {
+  id: string;
+  nodeId: string;
+  status: 'active' | 'suspended' | 'closed';
+  /** The number of its newest event. */
+  seq: number;
+  title?: string | null;
+  createdAt: string;
+  state: SessionState;
+}
+
+/** One event of a session's log. */
+export interface SessionEvent {
+  streamId: string;
+  seq: number;
+  type: string;
+  data?: Record<string, unknown> | null;
+}
+
+export interface Progress {
+  jobId: string;
+  percent: number;
+  stage: string;
+  framesDone?: number;
+  framesTotal?: number;
+  secondsLeft?: number;
+}
+
+const OWED: Record<string, string> = {
+  analyze: 'Reading the prompt',
+  plan: 'Planning the scenes',
+  execute: 'Making it',
+  render_final: 'Rendering the video',
+};
+const PHASES: Record<Phase, string> = {
+  idle: 'Waiting to begin',
+  question: 'Asks you something',
+  plan: 'Plan to look at',
+  executing: 'Making it',
+  preview: 'Preview to look at',
+  complete: 'Finished',
+  error: 'Stopped',
+};
+
+export interface Where {
+  phase: Phase;
+  owes?: Owes | null;
+  approval?: unknown;
+}
+
+/** Where a session is, in words. */
+export function phaseWords({ phase, owes, approval }: Where): string {
+  if (approval) return 'Asks for your agreement';
+  return (owes && OWED[owes]) || PHASES[phase];
+}
+
+export type Mood = 'works' | 'waits' | 'finished' | 'stopped' | 'rests';
+
+/** Whose turn it is: at work, waiting for a person, finished, stopped, or none of these. */
+export function mood({ phase, owes, approval }: Where): Mood {
+  if (approval) return 'waits';
+  if (owes) return 'works';
+  if (phase === 'error') return 'stopped';
+  if (phase === 'complete') return 'finished';
+  return phase === 'idle' ? 'rests' : 'waits';
+}
+
+/** What there is to see: the final video, the preview, or what was finished before another render began. */
+export function shownOf(state: SessionState): Made | undefined {
+  const final = state.output?.videoUrl ? state.output : undefined;
+  return final ?? state.preview ?? state.finished ?? undefined;
+}
