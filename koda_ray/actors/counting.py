@@ -8,7 +8,6 @@ counted and is not there counts no more. It may be on its way there, so two roun
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import replace
 
 from koda_ray.errors import InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
@@ -192,5 +191,5 @@ class Counting:
             return 0
         found = await self._storage.look_below(render_prefix(job.user_id, job.id))
         if (taken := sum(each.size_bytes for each in found)) != job.stored_bytes:
-            await self._store.update_job(replace(job, stored_bytes=taken))
+            await self._store.note_stored(job, taken)
         return LISTING

@@ -31,6 +31,8 @@ _FRESH_S = 2.0
 _CONNECT_S = 2.0
 _TRIES = 2
 _HEAD_S = 2.0
+_AT_ONCE = 8
+"""How many actors the head is asked for at once: a thousand may wait for room."""
 _NODE_LABEL = "ray.io/node-id"
 _NOT_IN = re.compile(r"!in\((.+)\)")
 _WAITS = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
@@ -51,6 +53,7 @@ class Presence:
         self._absent: frozenset[str] = frozenset()
         self._unfit: frozenset[str] = frozenset()
         self._differing: dict[str, set[str]] = {}
+        self._asking = 0
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
         self._asked: asyncio.Future[tuple[list[dict[str, Any]], frozenset[str]]] | None = None
@@ -117,14 +120,19 @@ class Presence:
         It keeps the nodes that it was not put on for as long as it is there, and Ray starts it again by them, too.
         """
         absent = await self.absent()
+        if self._asking == _AT_ONCE:  # whoever waits asks again in a moment
+            return False
+        self._asking += 1
         try:
             async with asyncio.timeout(_HEAD_S):
                 told = await self._in_thread(_actor, handle._actor_id.hex())
         except (RayError, RuntimeError, OSError, TimeoutError):  # the head is away
             return False
+        finally:
+            self._asking -= 1
         if told is None:
             return False
-        if not told.waits:
+        if told.node in absent or not told.waits:
             return told.node in absent
         there = {node for node, offered in self._nodes.items() if told.fits(offered)} - absent
         return bool(there) and there <= told.avoided

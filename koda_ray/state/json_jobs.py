@@ -172,6 +172,19 @@ class JsonJobs:
 
         return await self._database.write(work)
 
+    async def note_stored(self, job: JobRecord, stored_bytes: int) -> None:
+        """Note how much a job's files take; nothing happens where its row is another than this by now."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("jobs", job.id)
+            known = None if row is None else decode(JobRecord, row)
+            if known is not None and (known.epoch, known.status, known.updated_at) == (
+                job.epoch, job.status, job.updated_at,
+            ):  # fmt: skip
+                change.set("jobs", job.id, {"stored_bytes": stored_bytes})
+
+        await self._database.write(work)
+
     async def update_job(
         self,
         job: JobRecord,

@@ -204,6 +204,12 @@ class SqlJobs:
         await self._database.write(work)
         return await self.get_job(job_id, user_id=user_id)
 
+    async def note_stored(self, job: JobRecord, stored_bytes: int) -> None:
+        """Note how much a job's files take; nothing happens where its row is another than this by now."""
+        same = (_J.id == job.id, _J.epoch == job.epoch, _J.status == job.status, _J.updated_at == job.updated_at)
+        statement = update(schema.jobs).where(*same).values(stored_bytes=stored_bytes)
+        await self._database.write(lambda connection: connection.execute(statement))
+
     async def update_job(
         self,
         job: JobRecord,

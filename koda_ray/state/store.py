@@ -438,6 +438,10 @@ class Store(
         """
         ...
 
+    async def note_stored(self, job: JobRecord, stored_bytes: int) -> None:
+        """Note how much a job's files take; nothing happens where its row is another than this by now."""
+        ...
+
     async def delete_job(self, job_id: str, *, user_id: str) -> None:
         """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there."""
         ...

@@ -18,7 +18,7 @@ export function namedJson(): Plugin {
       filter: { id: /\.json$/ },
       handler(code, id) {
         try {
-          JSON.parse(code);
+          JSON.parse(code.replace(/^\uFEFF/, ''));
         } catch (error) {
           const { line, column } = placeOf(code, error);
           this.error({ id, loc: { file: id, line, column }, message: `Failed to parse JSON: ${String(error)}` });

@@ -35,6 +35,14 @@ class JobConformance:
         assert await store.list_jobs(user_id="ann", limit=5, before=(later.created_at, later.id)) == [job]
         assert await store.list_jobs(user_id="bob") == []
 
+    async def test_how_much_it_takes_is_noted_of_the_row_that_was_looked_at_alone(self, store: Store) -> None:
+        job = await store.create_job(records.job())
+        await store.note_stored(job, 7)
+        assert await store.get_job(job.id) == dataclasses.replace(job, stored_bytes=7)
+        claimed = await store.claim_job(job.id, lease_until=now() + SOON)
+        await store.note_stored(job, 9)
+        assert await store.get_job(job.id) == claimed and claimed.stored_bytes == 7
+
     async def test_jobs_are_made_together_or_not_at_all(self, store: Store) -> None:
         jobs = [dataclasses.replace(records.job(), spec={"row": row}) for row in range(3)]
         assert await store.create_jobs(jobs[:2]) == jobs[:2]
