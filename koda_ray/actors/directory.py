@@ -200,10 +200,21 @@ class RayDirectory:
         await self.finish(await self._store.close_session(session_id, user_id=user_id))
 
     async def passivate(self, session_id: str) -> None:
-        """End what a discarded session does, once it has saved that; one that was had back meanwhile goes on."""
+        """Have a discarded session's actor save and end, however long that takes; one that was had back goes on.
+
+        Whoever is cancelled meanwhile leaves the actor to it.
+
+        Raises:
+            NotFound: There is no such session any more.
+            TimeoutError: Ray's head does not say where it is.
+        """
         row = await self._store.get_session(session_id)
-        if row.delete_at is not None:
-            await self._end(row)
+        if row.delete_at is None or (handle := await self._found(row)) is None:
+            return
+        if (await self._store.get_session(session_id)).delete_at is None:  # had back while it was sought
+            return
+        with contextlib.suppress(RayError, Lost):  # it is gone: its lease runs out
+            await answered(handle.close.remote(), lambda: self._calls.presence.is_lost(handle))
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
@@ -213,15 +224,19 @@ class RayDirectory:
         await self._removal.finish(closed)
 
     async def _end(self, row: SessionRecord) -> None:
-        """End a session's actor for good; its renders and its sandbox end with it, where it still answers."""
-        self._calls.forget(row.id)  # it may have slept, and woken, since it was called from here
-        async with asyncio.timeout(CALL_TIMEOUT_S):
-            handle = await self._calls.find(row.id, row.activation)
+        """End a closed session's actor for good; its renders and its sandbox end with it, where it still answers."""
+        handle = await self._found(row)
         if handle is not None:
             with contextlib.suppress(RayError, TimeoutError):
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await handle.close.remote()
             await self._calls.end(handle)
+
+    async def _found(self, row: SessionRecord) -> Any | None:
+        """Look a session's actor up anew: it may have slept, and woken, since it was called from here."""
+        self._calls.forget(row.id)
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            return await self._calls.find(row.id, row.activation)
 
     async def wake_render(self, job_id: str) -> bool:
         """Have a page render worked on, if there is room; else the janitor finds it queued later.

@@ -323,8 +323,12 @@ class _SessionHost(_Host["Session"]):
         await (await self._session()).watch(watchers)
 
     async def close(self) -> None:
-        """Passivate now: save, destroy the sandbox, give up the lease."""
-        await self._answer(self._end(await asyncio.shield(self._starting)))
+        """Passivate now: save, destroy the sandbox, give up the lease. Then this process ends."""
+        session = await asyncio.shield(self._starting)
+        try:
+            await self._answer(self._end(session))
+        finally:
+            self._ended()
 
     async def memory(self) -> dict[str, float]:
         """Measure this process: unique set size and resident set in MB."""

@@ -44,6 +44,7 @@ class Chores:
 
     Args:
         wake: Activates a session by id.
+        passivate: Has a discarded session end, by id; returns once it has.
         finish: Removes what a closed session left.
         wake_render: Has a page render worked on, by its job's id, and says whether there was room for it.
         sweep: Removes a little of what nobody has used for days.
@@ -52,6 +53,7 @@ class Chores:
 
     wake: Callable[[str], Awaitable[None]]
     finish: Callable[[SessionRecord], Awaitable[None]]
+    passivate: Callable[[str], Awaitable[None]] | None = None
     wake_render: Callable[[str], Awaitable[bool]] | None = None
     sweep: Callable[[], Awaitable[object]] | None = None
     elsewhere: Callable[[], Awaitable[Sequence[Reaped]]] | None = None
@@ -86,6 +88,8 @@ class Janitor:
         self._settings = settings
         pace = WakingPace(first_pause_s=settings.janitor_s, limit_s=wake_s)
         self._sessions = Waking("session_id", chores.wake, pace)
+        end, said = chores.passivate, ("had a discarded session end", "could not end a discarded session")
+        self._ending = None if end is None else Waking("session_id", end, pace, said=said)
         self._renders = None if chores.wake_render is None else Waking("job_id", chores.wake_render, pace)
         self._after: tuple[datetime, str] | None = None
         self._last = JanitorRound()
@@ -112,7 +116,8 @@ class Janitor:
 
     async def close(self) -> None:
         """Stop waking; may be called twice."""
-        await asyncio.gather(*(waking.close() for waking in self._all))
+        ending = [] if self._ending is None else [self._ending]
+        await asyncio.gather(*(waking.close() for waking in (*self._all, *ending)))
 
     @property
     def _all(self) -> list[Waking]:
@@ -176,6 +181,10 @@ class Janitor:
             The ids of the sandboxes that were destroyed, and of people's images that were left half made.
         """
         began = time.monotonic()
+        if self._ending is not None:  # whoever discarded one has said so, but perhaps in vain
+            self._ending.forget()
+            for session_id in await self._store.discarded_held(now()):
+                self._ending.begin(session_id)
         await self._store.close_discarded(now())
         for closed in await self._store.closed_sessions():
             await logged(self._chores.finish(closed), "finish a deletion", session_id=closed.id)

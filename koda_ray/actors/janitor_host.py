@@ -147,6 +147,7 @@ class _JanitorHost(Frugal):
             metrics=RayMetrics(),
             chores=Chores(
                 wake=directory.wake,
+                passivate=directory.passivate,
                 wake_render=directory.wake_render,
                 finish=directory.finish,
                 sweep=sweep.step,

@@ -122,6 +122,7 @@ class Session:
         self._active_at = self._renewed_at = self._parts.clock()
         self._closed = False
         self._leaving = False
+        self._closing: asyncio.Task[None] | None = None
         self._holding: asyncio.Task[None] | None = None
         self._opened = False
         self._held = False
@@ -543,10 +544,16 @@ class Session:
         self._parts.ended()
 
     async def close(self) -> None:
-        """End this activation: stop work, save, destroy the sandbox, give the lease up. May be called twice.
+        """End this activation: stop work, save, destroy the sandbox, give the lease up.
 
-        A sandbox that cannot be saved is left as it is: the janitor wakes the session again to save it.
+        May be called again, also meanwhile: nobody returns before it has ended, and it ends whoever is cancelled. A
+        sandbox that cannot be saved is left as it is: the janitor wakes the session again to save it.
         """
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._closed:
             await self._end_tasks()
             return

@@ -57,9 +57,18 @@ class Waking:
         name: What a line of the log calls its id.
         wake: Wakes one by its id; False says that there was no room for it.
         pace: How long it may take.
+        said: What the log says of one that it has woken, and of one that it could not.
     """
 
-    def __init__(self, name: str, wake: Callable[[str], Awaitable[object]], pace: WakingPace) -> None:
+    def __init__(
+        self,
+        name: str,
+        wake: Callable[[str], Awaitable[object]],
+        pace: WakingPace,
+        *,
+        said: tuple[str, str] = ("woken", "could not wake"),
+    ) -> None:
+        self._said, self._said_not = said
         self._name = name
         self._wake = wake
         self._pace = pace
@@ -115,7 +124,7 @@ class Waking:
             woken = await self._in_place(work_id)
             self._failures.pop(work_id, None)
             if woken is not False:  # there was room for it
-                _log.info("woken", **{self._name: work_id})
+                _log.info(self._said, **{self._name: work_id})
         except NotFound:
             self._failures.pop(work_id, None)
         except Exception as error:
@@ -124,7 +133,8 @@ class Waking:
             failures.count += 1
             failures.not_before = asyncio.get_running_loop().time() + pause_s
             why = f"no answer in {self._pace.limit_s:.0f} s" if isinstance(error, TimeoutError) else str(error)[:300]
-            _log.warning("could not wake", **{self._name: work_id}, error=why, times=failures.count, again_in_s=pause_s)
+            told = {self._name: work_id, "error": why, "times": failures.count, "again_in_s": pause_s}
+            _log.warning(self._said_not, **told)
         finally:
             self._placed.discard(work_id)
             del self._tasks[work_id]

@@ -19,8 +19,8 @@ class Census:
     """What a store counts at one moment.
 
     Attributes:
-        awake: Sessions that a process holds, but for discarded ones, as with the next two.
-        asleep: Sessions that nobody holds.
+        awake: Sessions that a process holds, also discarded ones that have not ended.
+        asleep: Sessions that nobody holds, but for discarded ones, as with the next.
         owing: Sessions that owe work, awake or not.
         closing: Sessions whose removal has begun and not ended.
         unheld: Sessions and renders that owe work, or are asked something, while nobody holds them: what the janitor

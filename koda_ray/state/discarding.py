@@ -1,9 +1,9 @@
 """Sessions that somebody deleted and may still want back: discarded ones, which are deleted at a time.
 
 Until then everything of a discarded session is there, and whatever looks for what may be removed counts it as one that
-stays. But its user sees it no more, its streams are over, nobody activates it, and it takes none of the room that a
-user has for sessions. It is no state of the session's own: whoever has it is not fenced, so that its process can still
-save what it has before it ends.
+stays. But its user sees neither it nor what is its any more, its streams are over, nobody activates it, and it takes
+none of the room that a user has for sessions. It is no state of the session's own: whoever has it is not fenced, so
+that its process can still save what it has before it ends. As long as one has it, it counts among those that are awake.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DiscardingStore(Protocol):
     """Deleting what can be had back, and reading what is left in the order of its last change."""
 
     async def discard_session(self, session_id: str, *, user_id: str, delete_at: datetime) -> SessionRecord:
-        """Have a session deleted at a time; one that was discarded before, at this time instead.
+        """Have a session deleted at a time; one that was discarded before, at the earlier of both times.
 
         Raises:
             NotFound: There is no such session of this user, or its deletion has begun.
@@ -33,8 +33,12 @@ class DiscardingStore(Protocol):
         Raises:
             NotFound: There is no such session of this user, or its deletion has begun.
             LimitReached: With it, the user would have more than ``room``, of those that are awake only where it owes
-                work; it stays discarded.
+                work or is asked something; it stays discarded.
         """
+        ...
+
+    async def discarded_held(self, at: datetime, *, limit: int = 1_000) -> list[str]:
+        """Find discarded sessions that some process still holds: their ids, those first that are due first."""
         ...
 
     async def close_discarded(self, at: datetime, *, limit: int = 100) -> list[SessionRecord]:
@@ -62,6 +66,13 @@ class DiscardingStore(Protocol):
         ...
 
 
-def room_for(row: SessionRecord, room: SessionRoom) -> SessionRoom:
-    """Return what of a user's room a session takes that comes back: a place among those awake where it owes work."""
-    return SessionRoom(sessions=room.sessions, awake=None if row.owes is None else room.awake)
+def room_for(row: SessionRecord, room: SessionRoom, *, asked: bool) -> SessionRoom:
+    """Return what of a user's room a session takes that comes back.
+
+    Args:
+        row: It takes a place among those awake where it owes work.
+        room: What there is.
+        asked: Whether commands wait for it, which takes one as well.
+    """
+    wakes = asked or row.owes is not None
+    return SessionRoom(sessions=room.sessions, awake=room.awake if wakes else None)

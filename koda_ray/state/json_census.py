@@ -39,7 +39,7 @@ class JsonCensus:
             moments += [str(row["created_at"]) for each in asked for row in tables.of("inbox", each)]
             since = min(moments, default=None)
             return Census(
-                awake=sum(map(is_held, sessions)),
+                awake=sum(row["status"] != "closed" and is_held(row) for row in tables.of("sessions")),
                 asleep=sum(not is_held(row) for row in sessions),
                 owing=sum(row["owes"] is not None for row in sessions),
                 closing=sum(row["status"] == "closed" for row in tables.of("sessions")),

@@ -30,8 +30,9 @@ class JsonDiscarding:
         """Have a session deleted at a time; see `DiscardingStore.discard_session`."""
 
         def work(change: Transaction) -> SessionRecord:
-            _mine(change.tables, session_id, user_id)
-            change.set("sessions", session_id, {"delete_at": moment(delete_at)})
+            before = _mine(change.tables, session_id, user_id).get("delete_at")
+            earlier = min(str(before or "~"), moment(delete_at))
+            change.set("sessions", session_id, {"delete_at": earlier})
             return decode(SessionRecord, _mine(change.tables, session_id, user_id))
 
         return await self._database.write(work, lambda _: self._notifier.notify(session_id))
@@ -46,10 +47,22 @@ class JsonDiscarding:
             change.set("sessions", session_id, {"delete_at": None})
             found = decode(SessionRecord, _mine(change.tables, session_id, user_id))
             if room is not None:
-                check_sessions(room_for(found, room), room_taken(change.tables, user_id))
+                wanted = room_for(found, room, asked=any(change.tables.of("inbox", session_id)))
+                check_sessions(wanted, room_taken(change.tables, user_id))
             return found
 
         return await self._database.write(work)
+
+    async def discarded_held(self, at: datetime, *, limit: int = 1_000) -> list[str]:
+        """Find discarded sessions that some process still holds; see `DiscardingStore.discarded_held`."""
+
+        def work(tables: Tables) -> list[str]:
+            rows = [row for row in tables.of("sessions") if row.get("delete_at") and row["status"] != "closed"]
+            held = [row for row in rows if str(row["lease_until"] or "") > moment(at)]
+            held.sort(key=lambda row: (str(row["delete_at"]), str(row["id"])))
+            return [str(row["id"]) for row in held[:limit]]
+
+        return await self._database.read(work)
 
     async def close_discarded(self, at: datetime, *, limit: int = 100) -> list[SessionRecord]:
         """Begin to delete discarded sessions whose time has come; see `DiscardingStore.close_discarded`."""

@@ -86,16 +86,15 @@ class JsonInbox:
 
 
 def count_awake(tables: Tables, user_id: str) -> int:
-    """Count a user's sessions that are held, owe work, or are asked something."""
+    """Count a user's sessions that are held, also discarded ones, or that owe work or are asked something."""
     mine, at = words(user_id), moment(now())
     asked = {str(row["session_id"]) for row in tables.everywhere("inbox")}
     return sum(
         row["user_id"] == mine
-        and is_seen(row)
+        and row["status"] != "closed"
         and (
-            row["owes"] is not None
-            or str(row["id"]) in asked
-            or (row["lease_until"] is not None and str(row["lease_until"]) > at)
+            str(row["lease_until"] or "") > at
+            or (is_seen(row) and (row["owes"] is not None or str(row["id"]) in asked))
         )
         for row in tables.of("sessions")
     )

@@ -35,7 +35,7 @@ class SqlCensus:
             unheld = and_(there, _S.owes.is_not(None), ~held)
             sessions = connection.execute(
                 select(
-                    _sum(and_(there, held)),
+                    _sum(and_(_S.status != "closed", held)),
                     _sum(and_(there, ~held)),
                     _sum(and_(there, _S.owes.is_not(None))),
                     _sum(_S.status == "closed"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, or_, select, update
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
@@ -30,7 +30,8 @@ class SqlDiscarding:
 
     async def discard_session(self, session_id: str, *, user_id: str, delete_at: datetime) -> SessionRecord:
         """Have a session deleted at a time; see `DiscardingStore.discard_session`."""
-        statement = update(schema.sessions).where(*_mine(session_id, user_id)).values(delete_at=delete_at)
+        earlier = case((_S.delete_at < delete_at, _S.delete_at), else_=delete_at)
+        statement = update(schema.sessions).where(*_mine(session_id, user_id)).values(delete_at=earlier)
         row = await self._database.write(
             lambda connection: connection.execute(statement.returning(schema.sessions)).one_or_none(),
             lambda _: self._notifier.notify(session_id),
@@ -54,11 +55,18 @@ class SqlDiscarding:
                 return session(there)
             found = session(row)
             if room is not None:
-                wanted = room_for(found, room)
+                waits = select(schema.inbox.c.key).where(schema.inbox.c.session_id == session_id).limit(1)
+                wanted = room_for(found, room, asked=connection.execute(waits).first() is not None)
                 check_sessions(wanted, room_taken(connection, user_id, wanted))
             return found
 
         return await self._database.write(work)
+
+    async def discarded_held(self, at: datetime, *, limit: int = 1_000) -> list[str]:
+        """Find discarded sessions that some process still holds; see `DiscardingStore.discarded_held`."""
+        held = (_S.delete_at.is_not(None), _S.status != "closed", _S.lease_until > at)
+        query = select(_S.id).where(*held).order_by(_S.delete_at, _S.id).limit(limit)
+        return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
 
     async def close_discarded(self, at: datetime, *, limit: int = 100) -> list[SessionRecord]:
         """Begin to delete discarded sessions whose time has come; see `DiscardingStore.close_discarded`."""

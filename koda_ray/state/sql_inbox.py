@@ -99,10 +99,11 @@ class SqlInbox:
 
 
 def count_awake(connection: Connection, user_id: str) -> int:
-    """Count a user's sessions that are held, owe work, or are asked something."""
+    """Count a user's sessions that are held, also discarded ones, or that owe work or are asked something."""
     asked = select(_I.session_id).where(_I.user_id == user_id)
-    awake = or_(_S.owes.is_not(None), _S.lease_until > now(), _S.id.in_(asked))
-    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN, awake)
+    wanted = and_(schema.IS_SEEN, or_(_S.owes.is_not(None), _S.id.in_(asked)))
+    awake = or_(wanted, and_(_S.status != "closed", _S.lease_until > now()))
+    mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, awake)
     return connection.execute(mine).scalar_one()
 
 

@@ -50,6 +50,7 @@ class House:
         self,
         wake: Callable[[str], Awaitable[None]] | None = None,
         *,
+        passivate: Callable[[str], Awaitable[None]] | None = None,
         wake_render: Callable[[str], Awaitable[bool]] | None = None,
         sweep: Callable[[], Awaitable[object]] | None = None,
         own: Callable[[], Awaitable[list[str]]] | None = None,
@@ -64,6 +65,7 @@ class House:
             wake_s=wake_s,
             chores=Chores(
                 wake=wake or self.wake,
+                passivate=passivate,
                 wake_render=wake_render,
                 finish=self.removal.finish,
                 sweep=sweep,

@@ -213,6 +213,36 @@ async def test_a_deletion_that_could_be_undone_is_carried_out_when_its_time_has_
     assert (await house.store.restore_session(kept.id, user_id=kept.user_id)).id == kept.id
 
 
+async def test_a_discarded_session_that_goes_on_is_told_to_end_until_it_has(house: House) -> None:
+    held, other, asleep = [await house.session(lease=lease) for lease in (SOON, SOON, -SOON)]
+    for row in (held, asleep):
+        await house.store.discard_session(row.id, user_id=row.user_id, delete_at=now() + 9 * SOON)
+    told, answers = list[str](), asyncio.Event()
+
+    async def passivate(session_id: str) -> None:
+        told.append(session_id)
+        if len(told) == 1:
+            raise Unavailable("the head is away")
+        await answers.wait()
+        await house.store.release(session_id, held.epoch)
+
+    janitor = house.janitor(passivate=passivate)
+    await janitor.clear()
+    await house.until(lambda: len(told) == 1)
+    await asyncio.sleep(2 * house.settings.janitor_s)  # the pause after a failure
+    for _ in range(2):  # it takes its time, and the janitor goes on
+        await janitor.clear()
+    await house.until(lambda: len(told) == 2)
+    assert (await house.store.census(now())).awake == 2
+    answers.set()
+    async with asyncio.timeout(60):
+        while await house.store.discarded_held(now()):
+            await asyncio.sleep(0.005)
+    await janitor.clear()
+    assert told == [held.id] * 2 and other.id not in told
+    assert (await house.store.census(now())).awake == 1
+
+
 @pytest.mark.sandbox
 async def test_the_sandbox_of_a_discarded_session_stays_and_nobody_is_woken_for_it(house: House) -> None:
     asleep = await house.session(owes=False, lease=-timedelta(days=1))

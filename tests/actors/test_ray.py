@@ -14,6 +14,7 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,29 @@ async def test_a_deletion_ends_the_actor_and_later_calls_find_nothing(place: Pla
         await place.directory.delete(session_id=session.id, user_id=session.user_id)
     with pytest.raises(NotFound):
         await place.directory.preview(session_id=session.id, user_id=session.user_id)
+
+
+@pytest.mark.full
+async def test_a_discarded_session_ends_by_itself_once_it_has_saved(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await records.new_session(place.store, owes=None)
+    await place.directory.wake(session.id)
+    await place.directory.passivate(session.id)  # nobody discarded it
+    pid = await place.pid(session.id)
+    await place.store.discard_session(session.id, user_id="ann", delete_at=now() + timedelta(hours=1))
+    monkeypatch.setattr(directories, "END_TIMEOUT_S", 0.1)
+    await place.freeze(pid)
+    ending = [asyncio.create_task(place.directory.passivate(session.id)) for _ in range(2)]
+    try:
+        assert not (await asyncio.wait(ending, timeout=3))[0]
+        assert actors() == {session_name(session.id, 0)}
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    await asyncio.gather(*ending)
+    row = await place.store.get_session(session.id)
+    assert (row.status, row.host, row.lease_until) == ("suspended", None, None)
+    await place.until(lambda: not actors())
 
 
 @pytest.mark.full

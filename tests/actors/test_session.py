@@ -184,6 +184,29 @@ async def test_a_command_is_recorded_once_whatever_how_often_it_is_sent(world: S
         await submit(session, "cancel", {}, key="k4", user_id="usr_other")
 
 
+async def test_whoever_ends_a_session_waits_until_it_has_saved_and_may_leave_it_to_that(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await world.at_rest()
+    began, goes_on, release = asyncio.Event(), asyncio.Event(), world.store.release
+
+    async def slowly(session_id: str, epoch: int) -> None:
+        began.set()
+        await goes_on.wait()
+        await release(session_id, epoch)
+
+    monkeypatch.setattr(world.store, "release", slowly)
+    first, second = (asyncio.create_task(session.close()) for _ in range(2))
+    await began.wait()
+    first.cancel()  # its client hung up
+    await asyncio.wait({first})
+    assert not (await asyncio.wait({second}, timeout=0.2))[0]
+    goes_on.set()
+    await second
+    row = await world.store.get_session(session.session_id)
+    assert (row.status, row.host, row.lease_until) == ("suspended", None, None)
+
+
 async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(world: SessionWorld) -> None:
     session = await world.open()
     await world.to_preview(session)
