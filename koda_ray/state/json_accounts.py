@@ -9,14 +9,14 @@ from typing import cast
 
 from koda_ray.errors import Conflict
 from koda_ray.state.json_database import JsonDatabase
-from koda_ray.state.json_rows import decode, encode, moment, words
+from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.records import ApiKeyRecord, AssetRecord
 from koda_ray.state.refusals import attached, no_such, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
 from koda_ray.types import now
 
-__all__ = ["JsonAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets"]
+__all__ = ["JsonAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets", "is_of_seen"]
 
 
 class JsonAccounts:
@@ -128,6 +128,7 @@ class JsonAccounts:
 
         def work(tables: Tables) -> list[AssetRecord]:
             mine = [row for row in _assets(tables, user_id) if before is None or str(row["id"]) < before]
+            mine = [row for row in mine if is_of_seen(tables, row)]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(AssetRecord, row) for row in mine[:limit]]
 
@@ -149,7 +150,7 @@ class JsonAccounts:
 
         def work(change: Transaction) -> AssetRecord:
             row = change.tables.get("assets", asset_id)
-            if row is None or row["user_id"] != words(user_id):
+            if row is None or row["user_id"] != words(user_id) or not is_of_seen(change.tables, row):
                 raise no_such("asset", asset_id)
             if row["session_id"] is not None:
                 raise attached(asset_id, str(row["session_id"]))
@@ -164,15 +165,23 @@ class JsonAccounts:
         return await self._database.read(lambda tables: {str(row["key"]) for row in _assets(tables, user_id)})
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
-        """Read an asset's row; NotFound when it is missing or another user's."""
+        """Read an asset's row; NotFound as with sessions."""
 
         def work(tables: Tables) -> AssetRecord:
             row = tables.get("assets", asset_id)
-            if row is None or row["user_id"] != words(user_id):
+            if row is None or row["user_id"] != words(user_id) or not is_of_seen(tables, row):
                 raise no_such("asset", asset_id)
             return decode(AssetRecord, row)
 
         return await self._database.read(work)
+
+
+def is_of_seen(tables: Tables, row: TableRow) -> bool:
+    """Whether what a session may have is of none, or of one that its user sees."""
+    if row["session_id"] is None:
+        return True
+    session = tables.get("sessions", str(row["session_id"]))
+    return session is not None and is_seen(session)
 
 
 def _assets(tables: Tables, user_id: str) -> list[TableRow]:

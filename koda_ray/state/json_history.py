@@ -58,7 +58,7 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, replaced, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, replaced, used_for_another, was_deleted
 from koda_ray.state.rows import body_hash, number
 from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState, now
@@ -133,6 +133,8 @@ class JsonHistory(JsonParts):
                 if (row["user_id"], row["create_key"]) == same:
                     if row["create_hash"] != digest:
                         raise used_for_another("request", key)
+                    if not is_seen(row):
+                        raise was_deleted(key)
                     return decode(SessionRecord, row), False
             may_begin(change, user_id)
             kept = _kept(change.tables, _row(change.tables, session_id, user_id), point)

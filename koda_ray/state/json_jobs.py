@@ -11,13 +11,13 @@ from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
-from koda_ray.state.json_accounts import count_stored, ensure_project
+from koda_ray.state.json_accounts import count_stored, ensure_project, is_of_seen
 from koda_ray.state.json_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_holdings import hold_objects
 from koda_ray.state.json_parts import epoch_of, put_events
-from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
+from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import (
@@ -351,14 +351,9 @@ def _renders(tables: Tables, user_id: str, sought: RendersSought) -> Iterator[Ta
             and str(row["id"]).startswith(sought.id_prefix)
             and (since is None or str(row["updated_at"]) >= since)
             and (until is None or str(row["updated_at"]) < until)
-            and (row["session_id"] is None or _is_of_seen(tables, str(row["session_id"])))
+            and is_of_seen(tables, row)
         ):
             yield row
-
-
-def _is_of_seen(tables: Tables, session_id: str) -> bool:
-    session = tables.get("sessions", session_id)
-    return session is not None and is_seen(session)
 
 
 def _age(row: TableRow) -> tuple[str, str]:

@@ -41,7 +41,7 @@ from koda_ray.state.json_versions import JsonVersions
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord, SessionRoom
-from koda_ray.state.refusals import Repeated, check_sessions, no_such, too_many_awake, used_for_another
+from koda_ray.state.refusals import Repeated, check_sessions, no_such, too_many_awake, used_for_another, was_deleted
 from koda_ray.state.rows import body_hash, number
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, now
@@ -148,6 +148,8 @@ class JSONStore(
                 if (row["user_id"], row["create_key"]) == same:
                     if row["create_hash"] != digest:
                         raise used_for_another("request", key)
+                    if not is_seen(row):
+                        raise was_deleted(key)
                     return decode(SessionRecord, row), False
             if change.tables.get("sessions", session_id) is not None:
                 raise Conflict(f"session id {session_id} is taken; make another")

@@ -273,7 +273,8 @@ class HistoryStore(Protocol):
 
         Raises:
             NotFound: As `past`.
-            Conflict: As `past`, or the key or the id that the plan says belongs to another session.
+            Conflict: As `past`, or the key or the id that the plan says belongs to another session, or what the key
+                made was deleted.
             LimitReached: With it, the user would have more than the plan's ``room``; nothing was made.
         """
         ...

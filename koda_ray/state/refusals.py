@@ -21,6 +21,7 @@ __all__ = [
     "too_many_awake",
     "too_many_renders",
     "used_for_another",
+    "was_deleted",
 ]
 
 _SHOWN = 80
@@ -64,6 +65,11 @@ def replaced(kind: str, item_id: str, *, epoch: int, current: int | None) -> Kod
 def used_for_another(what: str, key: str) -> Conflict:
     """Refuse an idempotency key that stands for something else."""
     return Conflict(f"idempotency key {key!r} was used for another {what}; use a new key")
+
+
+def was_deleted(key: str) -> Conflict:
+    """Refuse an idempotency key that stands for a session which its user sees no more."""
+    return Conflict(f"what idempotency key {key!r} made was deleted; restore it, or use a new key")
 
 
 def too_many(what: str, *, most: int, setting: str, way_out: str) -> LimitReached:

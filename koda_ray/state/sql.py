@@ -39,7 +39,15 @@ from koda_ray.state.records import (
     SessionRoom,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, too_many_awake, used_for_another
+from koda_ray.state.refusals import (
+    Repeated,
+    belongs,
+    check_sessions,
+    no_such,
+    too_many_awake,
+    used_for_another,
+    was_deleted,
+)
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
@@ -213,6 +221,8 @@ class SqlStore(
                 raise Conflict(f"session id {state.session_id} is taken; make another")
             if row.create_hash != digest:
                 raise used_for_another("request", key)
+            if row.status == "closed" or row.delete_at is not None:
+                raise was_deleted(key)
             return session(row), False
 
         return await after_removal(

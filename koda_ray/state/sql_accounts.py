@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
@@ -119,7 +119,7 @@ class SqlAccounts:
 
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
         """Read all of a user's assets, newest first (ids sort by time)."""
-        query = select(schema.assets).where(_A.user_id == user_id)
+        query = select(schema.assets).where(_A.user_id == user_id, _is_seen())
         if before is not None:
             query = query.where(_A.id < before)
         return await self._database.records(AssetRecord, query.order_by(_A.id.desc()).limit(limit))
@@ -138,7 +138,7 @@ class SqlAccounts:
             row = connection.execute(loose).one_or_none()
             if row is not None:
                 return record(AssetRecord, row)
-            session_id = connection.execute(select(_A.session_id).where(*mine)).scalar_one_or_none()
+            session_id = connection.execute(select(_A.session_id).where(*mine, _is_seen())).scalar_one_or_none()
             raise no_such("asset", asset_id) if session_id is None else attached(asset_id, session_id)
 
         return await self._database.write(work)
@@ -149,12 +149,18 @@ class SqlAccounts:
         return await self._database.read(lambda connection: set(connection.execute(query).scalars()))
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:
-        """Read an asset's row; NotFound when it is missing or another user's."""
-        query = select(schema.assets).where(_A.id == asset_id, _A.user_id == user_id)
+        """Read an asset's row; NotFound as with sessions."""
+        query = select(schema.assets).where(_A.id == asset_id, _A.user_id == user_id, _is_seen())
         found = await self._database.records(AssetRecord, query)
         if not found:
             raise no_such("asset", asset_id)
         return found[0]
+
+
+def _is_seen() -> ColumnElement[bool]:
+    """Say of which assets their user knows: not of those of a session that was deleted."""
+    seen = select(schema.sessions.c.id).where(schema.sessions.c.id == _A.session_id, schema.IS_SEEN)
+    return or_(_A.session_id.is_(None), seen.exists())
 
 
 def give_assets(connection: Connection, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:

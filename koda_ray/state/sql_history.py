@@ -58,7 +58,7 @@ from koda_ray.state.records import (
     SessionRecord,
     ToolCallRecord,
 )
-from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, used_for_another
+from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, used_for_another, was_deleted
 from koda_ray.state.rows import body_hash, columns, field_names, number, record, session
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_holdings import share_holdings
@@ -192,6 +192,8 @@ class SqlHistory(SqlParts):
             if same is not None:
                 if same.create_hash != digest:
                     raise used_for_another("request", key)
+                if same.status == "closed" or same.delete_at is not None:
+                    raise was_deleted(key)
                 return session(same), False
             may_begin(connection, user_id)
             connection.execute(update(schema.sessions).where(_S.id == session_id).values(rev=_S.rev))  # its lock

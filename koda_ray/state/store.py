@@ -140,7 +140,8 @@ class Store(
 
         Raises:
             NotFound: One of the assets is not there or another user's; nothing was made.
-            Conflict: The key, or one of the assets, belongs to another session; nothing was made.
+            Conflict: The key, or one of the assets, belongs to another session, or what the key made was deleted;
+                nothing was made.
             LimitReached: With it, the user would have more than ``room``, or has stored as much already; nothing was
                 made. It holds however many are made at once.
         """
@@ -484,7 +485,10 @@ class Store(
         ...
 
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
-        """Read all of a user's assets, newest first; ``before`` is the last id of the page before."""
+        """Read all of a user's assets, newest first; ``before`` is the last id of the page before.
+
+        None is of a session that its user does not see.
+        """
         ...
 
     async def loose_assets(self, before: datetime, *, limit: int = 100) -> list[AssetRecord]:

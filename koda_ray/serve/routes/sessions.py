@@ -195,7 +195,7 @@ async def delete_session(
     """End its work, remove its sandbox, rows and files. Its event streams end.
 
     With `undoS` nobody sees it any more and its work ends, but it is removed only after so many seconds: until then
-    `restore` has it back as it was.
+    `restore` has it back as it was. To say so once more does not make that longer.
     """
     work = background_of(request)
     if undo_s:
@@ -214,9 +214,9 @@ async def delete_session(
     responses=responses(401, 404, 422, 429),
 )
 async def restore_session(session_id: SessionId, user: User, deps: Deps, request: Request) -> SessionView:
-    """Have a session back that was deleted with `undoS`; it goes on with what it owes. One that is there stays so."""
+    """Have a session back that was deleted with `undoS`; it goes on with what it owes or was asked."""
     row = await deps.store.restore_session(session_id, user_id=user, room=session_room(deps.settings))
-    if row.owes is not None:
+    if row.owes is not None or await deps.store.inbox(row.id):
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
     return view_of(row)
 

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from koda_ray.errors import Fenced, LimitReached, NotFound
+from koda_ray.errors import Conflict, Fenced, LimitReached, NotFound
 from koda_ray.state.records import Batch, RendersSought, SessionLabel, SessionRoom
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
@@ -79,12 +79,31 @@ class DiscardingConformance:
         assert await store.latest_checkpoint(held.id) is not None
 
     @pytest.mark.quick
+    async def test_a_discarded_session_is_awake_until_its_process_has_ended(self, store: Store) -> None:
+        held, later, asleep = await active_session(store), await active_session(store), await new_session(store)
+        other = await active_session(store)
+        for row, delete_at in ((later, now() + 2 * SOON), (held, now() + SOON), (asleep, now() + SOON)):
+            await store.discard_session(row.id, user_id="ann", delete_at=delete_at)
+        assert await store.discarded_held(now()) == [held.id, later.id]
+        assert await store.discarded_held(now(), limit=1) == [held.id]
+        assert await store.discarded_held(now() + 9 * SOON) == []  # its lease has run out
+        taken, counted = await store.room_taken("ann"), await store.census(now())
+        assert (taken.sessions, taken.awake, counted.awake, counted.asleep) == (1, 3, 3, 0)
+        await store.release(held.id, held.epoch)
+        await store.close_session(later.id, user_id="ann")
+        assert await store.discarded_held(now()) == []
+        assert (await store.room_taken("ann")).awake == (await store.census(now())).awake == 1
+        assert [row.id for row in await store.list_sessions("ann")] == [other.id]
+
+    @pytest.mark.quick
     async def test_discarded_sessions_are_deleted_when_their_time_has_come(self, store: Store) -> None:
         first, second, third = [await active_session(store) for _ in range(3)]
         at = now()
         for row, delete_at in ((first, at + 9 * SOON), (second, at + 2 * SOON), (third, at + SOON)):
             await store.discard_session(row.id, user_id="ann", delete_at=delete_at)
-        await store.discard_session(first.id, user_id="ann", delete_at=at + 3 * SOON)  # said once more
+        for again in (3 * SOON, 99 * SOON):  # said once more, it is no longer kept
+            row = await store.discard_session(first.id, user_id="ann", delete_at=at + again)
+            assert row.delete_at == at + 3 * SOON
         assert await store.close_discarded(at) == [] and await store.close_unused(at + 9 * SOON) == []
         assert [row.id for row in await store.close_discarded(at + 3 * SOON, limit=2)] == [third.id, second.id]
         assert [row.id for row in await store.close_discarded(at + 3 * SOON)] == [first.id]
@@ -111,6 +130,51 @@ class DiscardingConformance:
             await store.restore_session(working.id, user_id="ann", room=SessionRoom(sessions=2))
         assert {row.id for row in await store.list_sessions("ann")} == {one.id, state.session_id}
         assert (await store.restore_session(working.id, user_id="ann")).owes == "plan"
+
+    @pytest.mark.quick
+    async def test_what_waits_for_a_discarded_session_takes_a_place_when_it_comes_back(self, store: Store) -> None:
+        asked = await new_session(store)
+        await store.receive(records.command(asked), lambda row, waiting: {})
+        await store.discard_session(asked.id, user_id="ann", delete_at=now() + SOON)
+        await new_session(store, owes="plan")
+        with pytest.raises(LimitReached, match="awake"):
+            await store.restore_session(asked.id, user_id="ann", room=SessionRoom(sessions=9, awake=1))
+        back = await store.restore_session(asked.id, user_id="ann", room=SessionRoom(sessions=9, awake=2))
+        assert back.delete_at is None and back.owes is None and len(await store.inbox(asked.id)) == 1
+
+    @pytest.mark.quick
+    async def test_the_key_of_a_session_that_was_deleted_makes_no_other_and_leads_to_none(self, store: Store) -> None:
+        room = SessionRoom(sessions=9)
+        first, _ = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+        await store.discard_session(first.id, user_id="ann", delete_at=now() + SOON)
+        for closed in (False, True):
+            if closed:
+                await store.close_session(first.id, user_id="ann")
+            with pytest.raises(Conflict, match="was deleted"):
+                await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+            with pytest.raises(Conflict, match="another request"):
+                await store.create_session(records.state(), key="k", body={"prompt": "a cube"}, room=room)
+        await store.delete_session(first.id, user_id="ann")
+        _, is_new = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+        assert is_new
+
+    @pytest.mark.quick
+    async def test_files_of_a_discarded_session_are_not_seen_until_it_is_back(self, store: Store) -> None:
+        mine, other = await active_session(store), await active_session(store)
+        hidden, shown, loose = records.asset(of=mine), records.asset(of=other), records.asset()
+        for asset in (hidden, shown, loose):
+            await store.add_asset(asset)
+        await store.discard_session(mine.id, user_id="ann", delete_at=now() + SOON)
+        assert {asset.id for asset in await store.own_assets("ann")} == {shown.id, loose.id}
+        with pytest.raises(NotFound, match="no asset"):
+            await store.get_asset(hidden.id, user_id="ann")
+        with pytest.raises(NotFound, match="no asset"):
+            await store.remove_asset(hidden.id, user_id="ann")
+        assert [asset.id for asset in await store.assets(user_id="ann", session_id=mine.id)] == [hidden.id]
+        assert hidden.key in await store.asset_keys("ann") and len(await store.own_assets("ann", limit=2)) == 2
+        await store.restore_session(mine.id, user_id="ann")
+        assert {asset.id for asset in await store.own_assets("ann")} == {hidden.id, shown.id, loose.id}
+        assert (await store.get_asset(hidden.id, user_id="ann")).session_id == mine.id
 
     async def test_what_a_discarded_session_needs_is_not_removed_with_others(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
