@@ -20,6 +20,7 @@ from koda_ray.state.records import SessionRecord, SessionRoom
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import NodeState, PermissionRule, RenderOptions, SceneEdit, SessionOptions, SessionPermissions, now
 from koda_ray.wire import Capabilities
+from tests.state import records
 
 from .world import World, reached, world
 
@@ -231,6 +232,17 @@ async def test_a_deletion_is_undone_as_long_as_was_asked_for(
             await client.restore(session_id)
         with pytest.raises(NotFound):
             await client.delete(session_id, undo_s=600)
+
+
+async def test_what_waited_for_a_session_is_taken_when_it_is_had_back(koda: World, client: KodaClient) -> None:
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "question")
+    await koda.store.receive(records.command(await koda.store.get_session(session_id)), lambda row, waiting: {})
+    await client.delete(session_id, undo_s=600)
+    await reached(lambda: not koda.directory.works_on(session_id))
+    before = koda.directory.activations
+    assert (await client.restore(session_id)).state.owes is None
+    await reached(lambda: koda.directory.activations > before)
 
 
 async def test_what_follows_a_session_ends_when_it_is_deleted_and_may_be_had_back(
