@@ -1,7 +1,7 @@
 import type { QueryClient } from '@tanstack/react-query';
 import { describe, expect, it } from 'vitest';
 import { Problem } from './client';
-import { Deletions } from './deleted';
+import { canUndo, Deletions } from './deleted';
 
 const BALL = { id: 'ses_1', title: 'A ball' };
 
@@ -58,6 +58,38 @@ describe('Deletions', () => {
     expect(deletions.shown.map(({ problem }) => problem)).toEqual(['“A ball” was not deleted. Come back later.']);
   });
 
+  it('can be asked again to have it back, where that could not be done just then', async () => {
+    const { deletions, client, answer } = server();
+    void deletions.remove(BALL, client);
+    await answer();
+    for (const problem of [new Problem(429, 'LIMIT_REACHED', 'No room.'), new Problem(0, 'UNREACHABLE', 'No answer.')]) {
+      const undone = deletions.undo(BALL.id, client);
+      await new Promise((done) => setTimeout(done));
+      expect(deletions.shown.map(canUndo)).toEqual([false]); // it is under way
+      await answer(problem);
+      expect(await undone).toBe(false);
+      expect(deletions.shown).toMatchObject([{ ...BALL, problem: `“A ball” did not come back. ${problem.message}` }]);
+      expect(deletions.shown.map(canUndo)).toEqual([true]);
+    }
+    const undone = deletions.undo(BALL.id, client);
+    await new Promise((done) => setTimeout(done));
+    await answer();
+    expect(await undone).toBe(true);
+    expect(deletions.shown).toEqual([]);
+  });
+
+  it('does not say that something was not deleted where it is not known, and offers the way back', async () => {
+    const { deletions, client, asked, answer, read } = server();
+    void deletions.remove(BALL, client);
+    await answer(new Problem(0, 'UNREACHABLE', 'No answer.'));
+    expect(deletions.shown).toMatchObject([{ ...BALL, problem: '“A ball” may be deleted. No answer.' }]);
+    expect([deletions.shown.map(canUndo), deletions.isHidden(BALL.id), read.length]).toEqual([[true], false, 1]);
+    const undone = deletions.undo(BALL.id, client);
+    await new Promise((done) => setTimeout(done));
+    await answer();
+    expect([await undone, asked.at(-1)]).toEqual([true, 'POST /v1/sessions/ses_1/restore']);
+  });
+
   it('says when it was too late', async () => {
     const { deletions, client, answer } = server();
     void deletions.remove(BALL, client);
@@ -67,5 +99,6 @@ describe('Deletions', () => {
     await answer(new Problem(404, 'NOT_FOUND', "no session 'ses_1'"));
     expect(await undone).toBe(false);
     expect(deletions.shown[0]?.problem).toBe("“A ball” did not come back. no session 'ses_1'");
+    expect(deletions.shown.map(canUndo)).toEqual([false]);
   });
 });

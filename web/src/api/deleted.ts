@@ -15,12 +15,16 @@ export interface Deletion {
   beside?: string | undefined;
   byKeys?: boolean;
   problem?: string;
+  /** Whether it can be tried once more to have it back, though there was a problem. */
+  canUndo?: boolean;
   isComingBack?: boolean;
 }
 
 /** For so long the server keeps it: much longer than what offers to undo it is seen. */
 const UNDO_S = 600;
 const SESSIONS = ['sessions'];
+const NO_ANSWER = 0;
+const NOT_THERE = 404;
 
 type Ask = typeof ask;
 
@@ -54,7 +58,14 @@ export class Deletions {
     } catch (error) {
       this.sent.delete(id);
       this.hidden.delete(id);
-      this.fail(id, title, `“${title}” was not deleted. ${wordsOf(error)}`);
+      if (!(error instanceof Problem) || error.status !== NO_ANSWER) {
+        this.fail({ id, title }, `“${title}” was not deleted. ${wordsOf(error)}`);
+        return;
+      }
+      // it may have been: lists say so, and to have back what is there does no harm
+      if (!this.shown.find((each) => each.id === id)?.isComingBack)
+        this.fail({ ...deletion, byKeys: false, canUndo: true }, `“${title}” may be deleted. ${wordsOf(error)}`);
+      await client.invalidateQueries({ queryKey: SESSIONS });
       return;
     }
     client.removeQueries({ queryKey: SESSIONS, type: 'inactive' }); // they would show it for a moment
@@ -64,13 +75,16 @@ export class Deletions {
 
   /** Have a session back; says whether it is. */
   async undo(id: string, client: QueryClient): Promise<boolean> {
-    const title = this.shown.find((each) => each.id === id)?.title ?? '';
+    const there = this.shown.find((each) => each.id === id);
+    const title = there?.title ?? '';
     this.change(id, { isComingBack: true });
+    await this.sent.get(id)?.catch(() => undefined); // what was not deleted is there, which restoring finds as well
     try {
-      await this.sent.get(id);
       await this.ask(`/v1/sessions/${id}/restore`, { method: 'POST' });
     } catch (error) {
-      this.fail(id, title, `“${title}” did not come back. ${wordsOf(error)}`);
+      const canUndo = !(error instanceof Problem) || error.status !== NOT_THERE;
+      const failed = { ...(there ?? { id, title }), byKeys: false, isComingBack: false, canUndo };
+      this.fail(failed, `“${title}” did not come back. ${wordsOf(error)}`);
       return false;
     }
     this.sent.delete(id);
@@ -91,8 +105,8 @@ export class Deletions {
   }
 
   /** Say what did not happen, also where nothing was said of it any more. */
-  private fail(id: string, title: string, problem: string): void {
-    this.show([...this.without(id), { id, title, problem }], problem);
+  private fail(deletion: Deletion, problem: string): void {
+    this.show([...this.without(deletion.id), { ...deletion, problem }], problem);
   }
 
   private change(id: string, what: Partial<Deletion>): void {
@@ -112,6 +126,11 @@ function wordsOf(error: unknown): string {
 
 export const deletions = new Deletions(ask);
 export const isHidden = deletions.isHidden;
+
+/** Whether it can be asked for now to have something back. */
+export function canUndo({ problem, canUndo: again, isComingBack }: Deletion): boolean {
+  return !isComingBack && (!problem || Boolean(again));
+}
 
 export function useDeleted(): readonly Deletion[] {
   return useSyncExternalStore(deletions.watch, () => deletions.shown);

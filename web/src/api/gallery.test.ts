@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SessionSummary } from './client';
 import { address, ago, inOrder, read, written } from './gallery';
+import { setOf } from './hooks';
 
 const NOW = Date.parse('2026-11-26T12:00:00Z');
 
@@ -39,6 +40,14 @@ describe('ago', () => {
     [400 * 86_400, '22 Oct 2025'],
   ])('says of %i seconds: %s', (seconds, words) => {
     expect(ago(new Date(NOW - seconds * 1000).toISOString(), NOW)).toBe(words);
+  });
+});
+
+describe('setOf', () => {
+  it('is the same in whichever order a list has them, so that nothing is followed anew', () => {
+    const [a, b, c] = ['a', 'b', 'c'].map((id) => ({ id }));
+    expect(setOf([b!, c!, a!])).toBe(setOf([a!, b!, c!]));
+    expect(setOf([a!, b!])).not.toBe(setOf([a!, b!, c!]));
   });
 });
 

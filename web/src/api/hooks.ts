@@ -112,9 +112,15 @@ export function useLabel(id: string) {
   });
 }
 
+/** Which sessions a list has, in whichever order: following them begins anew only when that changes. */
+export function setOf(sessions: readonly { id: string }[]): string {
+  const ids = sessions.map(({ id }) => id);
+  return ids.sort().join();
+}
+
 /** Follow what a list shows, in one connection with everything else. */
 export function useFollowed(sessions: readonly { id: string; seq: number }[], client: QueryClient) {
-  const named = sessions.map((each) => each.id).join();
+  const named = setOf(sessions);
   const now = useRef(sessions);
   now.current = sessions;
   useEffect(() => {

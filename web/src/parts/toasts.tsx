@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { Undo2, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
-import { type Deletion, deletions, useDeleted } from '../api/deleted';
+import { canUndo, type Deletion, deletions, useDeleted } from '../api/deleted';
 import { Button } from './button';
 import { focusOn } from './card';
 import { Key, TYPED_INTO } from './keys';
@@ -32,7 +32,7 @@ export function Toasts() {
   };
   const last = useRef<() => void>(undefined);
   last.current = () => {
-    const newest = shown.findLast((each) => !each.problem && !each.isComingBack);
+    const newest = shown.findLast(canUndo);
     if (newest) void undo(newest);
   };
   useEffect(() => {
@@ -104,7 +104,7 @@ function Toast({ deletion, isHeld, undo, leave }: Props) {
             </>
           )}
         </p>
-        {!problem && (
+        {(canUndo(deletion) || isComingBack) && (
           <button
             type="button"
             className="inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 font-medium text-accent hover:bg-accent-ground disabled:opacity-60"
