@@ -59,7 +59,7 @@ describe('Deletions', () => {
   });
 
   it('can be asked again to have it back, where that could not be done just then', async () => {
-    const { deletions, client, answer } = server();
+    const { deletions, client, answer, read } = server();
     void deletions.remove(BALL, client);
     await answer();
     for (const problem of [new Problem(429, 'LIMIT_REACHED', 'No room.'), new Problem(0, 'UNREACHABLE', 'No answer.')]) {
@@ -70,7 +70,9 @@ describe('Deletions', () => {
       expect(await undone).toBe(false);
       expect(deletions.shown).toMatchObject([{ ...BALL, problem: `“A ball” did not come back. ${problem.message}` }]);
       expect(deletions.shown.map(canUndo)).toEqual([true]);
+      expect(deletions.isHidden(BALL.id)).toBe(false); // lists know whether it is back, and are read again
     }
+    expect(read).toHaveLength(3);
     const undone = deletions.undo(BALL.id, client);
     await new Promise((done) => setTimeout(done));
     await answer();

@@ -85,6 +85,8 @@ export class Deletions {
       const canUndo = !(error instanceof Problem) || error.status !== NOT_THERE;
       const failed = { ...(there ?? { id, title }), byKeys: false, isComingBack: false, canUndo };
       this.fail(failed, `“${title}” did not come back. ${wordsOf(error)}`);
+      // it is back all the same, where only the answer was lost
+      void client.invalidateQueries({ queryKey: SESSIONS }).then(() => this.hidden.delete(id));
       return false;
     }
     this.sent.delete(id);
