@@ -302,8 +302,7 @@ class Session:
         async with self.project.put_away("rewind"):
             await self.core.rewind(command.point, lambda past: put_back(past, command=asked, at=now()))
         await self.agents.reload()
-        if left := await self.jobs.left():
-            await self.core.commit(Batch(charges=left))
+        await self.jobs.leave()
         recorded = await self._parts.store.find_command(self.session_id, asked.key)
         assert recorded is not None
         return recorded
@@ -318,7 +317,8 @@ class Session:
             await self.agents.reject(pending[command.approval_id], command.reason, batch)
             return
         if stops(command, self.state):
-            batch.charges = [*batch.charges, *await self.jobs.left()]
+            left = await self.jobs.left()
+            batch.jobs, batch.charges = [*batch.jobs, *left.jobs], [*batch.charges, *left.charges]
             await self.agents.abandon("The person cancelled.", batch)
             return
         waits = await self.agents.waiting() if self.state.paused is None else None
@@ -425,6 +425,7 @@ class Session:
     async def _work_on(self) -> None:
         self._assets = await self.project.assets()
         await Work(self.core, loop=self.agents, jobs=self.jobs).run()
+        await self.jobs.leave()
         self._parts.rested()
 
     def _kick_later(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from koda_ray.actors.core import SessionCore
@@ -24,13 +24,21 @@ from koda_ray.state.records import Batch, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
-__all__ = ["SessionJobs"]
+__all__ = ["Left", "SessionJobs"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
 MAX_LOWER = 2
 """How often a failed render is tried again at lower quality."""
 _log = get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What is written to end jobs that nobody goes on with: their rows, and their charges."""
+
+    jobs: list[JobRecord]
+    charges: list[ChargeEntry]
 
 
 class SessionJobs:
@@ -93,7 +101,7 @@ class SessionJobs:
             updated_at=at,
         )
         known = await self._core.store.charges(self._core.session_id)
-        await self._leave([charge for charge in known if charge.id != job_id], but=job_id)
+        await self._write(await self._left(known, but=job_id))
         fence = _SessionFence(self._core, row, cause_id)
         owner = JobOwner(fence, spec, store=self._core.store, purse=self._purse, charges=known)
         await owner.begin()
@@ -109,20 +117,26 @@ class SessionJobs:
             ended.set()
             self._ended.pop(job_id, None)
 
-    async def _leave(self, known: Sequence[ChargeRecord], *, but: str) -> None:
-        """Cancel jobs that a killed process left running, and that nobody will finish now; and end their charges."""
+    async def leave(self) -> None:
+        """End jobs that a killed process left running, and their charges, where nobody will finish them now."""
+        await self._write(await self.left())
+
+    async def left(self) -> Left:
+        """Say what ends the jobs that nobody goes on with; those that this process runs are not among them."""
+        return await self._left(await self._core.store.charges(self._core.session_id))
+
+    async def _left(self, known: Sequence[ChargeRecord], *, but: str = "") -> Left:
+        runs = {*self._ended, but}
         stale = [
             replace(job, status="cancelled", updated_at=now())
             for job in await self._core.store.list_jobs(session_id=self._core.session_id)
-            if job.status in ("queued", "running") and job.id != but
+            if job.status in ("queued", "running") and job.id not in runs
         ]
-        never = _left(known)
-        if stale or never:
-            await self._core.commit(Batch(jobs=stale, charges=never))
+        return Left(jobs=stale, charges=_never([charge for charge in known if charge.id not in runs]))
 
-    async def left(self) -> list[ChargeEntry]:
-        """End the charges of renders that nobody goes on with; none is to be under way."""
-        return _left(await self._core.store.charges(self._core.session_id))
+    async def _write(self, left: Left) -> None:
+        if left.jobs or left.charges:
+            await self._core.commit(Batch(jobs=left.jobs, charges=left.charges))
 
     async def _run(self, owner: JobOwner, fence: _SessionFence, *, reference: str | None) -> RenderResult:
         job = fence.row
@@ -156,7 +170,7 @@ class SessionJobs:
         except NotFound:  # it never began
             return
         known = await self._core.store.charges(self._core.session_id)
-        left = _left([charge for charge in known if charge.id == job_id])
+        left = _never([charge for charge in known if charge.id == job_id])
         over = [replace(job, status="cancelled", updated_at=now())] if job.status in ("queued", "running") else []
         if over or left:
             await self._core.commit(Batch(jobs=over, charges=left))
@@ -184,7 +198,7 @@ class _SessionFence:
         self._row = row
 
 
-def _left(known: Sequence[ChargeRecord]) -> list[ChargeEntry]:
+def _never(known: Sequence[ChargeRecord]) -> list[ChargeEntry]:
     """Settle renders at what they have used; they were paused, or their process has died."""
     open_ = [charge for charge in known if charge.kind == "render" and charge.status == "reserved"]
     return [

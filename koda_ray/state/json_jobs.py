@@ -156,16 +156,14 @@ class JsonJobs:
         return await self._database.write(work)
 
     async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
-        """Cancel a job and fence whoever works on it: its next write raises Fenced. A job that is over stays as it is.
-
-        Raises:
-            NotFound: It is missing or another user's.
-        """
+        """Cancel a job and fence whoever works on it; see `Store.cancel_job`."""
 
         def work(change: Transaction) -> JobRecord:
             row = _job(change.tables, job_id, user_id)
-            if row["status"] in OWED_STATUSES:
-                over: TableRow = {"epoch": epoch_of(row) + 1, "status": "cancelled", "lease_until": None}
+            of = row["session_id"]
+            session = None if of is None else change.tables.get("sessions", str(of))
+            if row["status"] in OWED_STATUSES and (of is None or (session is not None and session["owes"] is None)):
+                over: TableRow = {"epoch": epoch_of(row) + (of is None), "status": "cancelled", "lease_until": None}
                 change.set("jobs", job_id, {**over, "updated_at": moment(now())})
                 close_charges(change, job_id, lambda _: True)
             return decode(JobRecord, _job(change.tables, job_id))

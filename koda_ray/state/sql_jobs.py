@@ -186,15 +186,15 @@ class SqlJobs:
         return await self._database.write(work)
 
     async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
-        """Cancel a job and fence whoever works on it: its next write raises Fenced. A job that is over stays as it is.
-
-        Raises:
-            NotFound: It is missing or another user's.
-        """
+        """Cancel a job and fence whoever works on it; see `Store.cancel_job`."""
+        own = _J.session_id.is_(None)
+        at_rest = select(schema.sessions.c.id).where(schema.sessions.c.owes.is_(None))
         statement = (
             update(schema.jobs)
             .where(_J.id == job_id, _J.user_id == user_id, _J.status.in_(OWED_STATUSES))
-            .values(epoch=_J.epoch + 1, status="cancelled", lease_until=None, updated_at=now())
+            .where(or_(own, _J.session_id.in_(at_rest)))
+            .values(epoch=case((own, _J.epoch + 1), else_=_J.epoch))
+            .values(status="cancelled", lease_until=None, updated_at=now())
         )
 
         def work(connection: Connection) -> None:

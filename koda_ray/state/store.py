@@ -420,7 +420,13 @@ class Store(
         ...
 
     async def cancel_job(self, job_id: str, *, user_id: str) -> JobRecord:
-        """Cancel a job and fence whoever works on it; a job that is over stays as it is. NotFound as `get_job`."""
+        """Cancel a job and fence whoever works on it: its next write raises Fenced. One that is over stays as it is.
+
+        A session's is fenced by that session, and ended only while the session owes nothing: it works on none then.
+
+        Raises:
+            NotFound: It is missing or another user's.
+        """
         ...
 
     async def update_job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +13,12 @@ from koda_ray.actors.intake import ask, new_command
 from koda_ray.actors.session import HELD_S, Session
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
 from koda_ray.events import Envelope
+from koda_ray.state.charges import Amounts, Reserve
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.types import Execution, new_id, now
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
+from tests.state import records
 from tests.state.records import SOON, say
 
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
@@ -46,6 +49,40 @@ async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_w
         found = await world.store.find_command(row, each.key)
         assert found is not None and (found.id, found.result) == (each.id, {"phase": "executing", "owes": None})
         assert await session.intake.take(each.key) == found
+
+
+async def left_rendering(world: SessionWorld, session_id: str) -> str:
+    """Leave a preview's row and its charge as a process does that is killed in the middle of it; return its id."""
+    row = await world.store.activate(session_id, host="killed", lease_until=now() + SOON)
+    job = replace(records.job(row.user_id, row), kind="preview", status="running")
+    held = Reserve(id=job.id, kind="render", amounts=Amounts(render_ms=60_000), bounds=())
+    await world.store.commit(row.id, row.epoch, Batch(jobs=[job], charges=[held]))
+    return job.id
+
+
+async def ended(world: SessionWorld, session_id: str, job_id: str) -> tuple[str, list[str]]:
+    charges = [each.status for each in await world.store.charges(session_id) if each.id == job_id]
+    return (await world.store.get_job(job_id)).status, charges
+
+
+async def test_a_cancel_that_waited_ends_the_render_that_a_killed_process_left(world: SessionWorld) -> None:
+    row = await world.row(**RESTS | {"owes": "execute"})
+    job_id = await left_rendering(world, row)
+    await said(world, row, "cancel")
+    session = await awake(world, row)
+    assert (session.state.owes, session.working) == (None, False)
+    assert await ended(world, row, job_id) == ("cancelled", ["refunded"])
+
+
+async def test_work_that_comes_to_rest_leaves_no_render_of_a_killed_process(world: SessionWorld) -> None:
+    row = await world.row()
+    job_id = await left_rendering(world, row)
+    session = await awake(world, row)
+    await world.until(session, "question", "plan")
+    async with asyncio.timeout(60):
+        while session.working:
+            await asyncio.sleep(0.02)
+    assert await ended(world, row, job_id) == ("cancelled", ["refunded"])
 
 
 async def test_what_the_phase_does_not_take_is_refused_at_once_though_nobody_is_there(world: SessionWorld) -> None:

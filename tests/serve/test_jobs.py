@@ -112,6 +112,19 @@ async def test_a_preview_is_cancelled_with_its_agents_work_while_that_goes_on(ko
     assert (await client.job(final.id)).status == "running"
 
 
+async def test_a_render_that_a_killed_process_left_behind_is_ended_where_its_session_rests(
+    koda: World, client: KodaClient
+) -> None:
+    session_id = await previewed(koda, client)
+    (preview,) = (await client.page_renders(session=session_id)).renders
+    left = replace(await koda.store.get_job(preview.id), id="job_left", status="running", created_at=now())
+    await koda.directory._tell(left)  # pyright: ignore[reportPrivateUsage]
+    before = (await client.session(session_id)).state
+    assert (await client.cancel_job(left.id)).status == "cancelled"
+    assert (await client.session(session_id)).state == before
+    assert (await client.job(preview.id)).status == "succeeded"
+
+
 async def test_a_final_is_rendered_again_as_it_was_while_its_session_shows_it(koda: World, client: KodaClient) -> None:
     session_id = await previewed(koda, client)
     await client.render(session_id, RenderOptions(resolution="720p", fps=30, format="webm"))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import JsonValue
 
 from koda_ray.actors.leased_job import OVER
+from koda_ray.errors import InvalidTransition
 from koda_ray.serve.again import final_again, page_again
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.problem import responses
@@ -51,7 +52,8 @@ async def cancel_job(job: OwnJob, user: User, deps: Deps, request: Request, key:
     """End it; one that is over stays as it is.
 
     A session goes back to what it was before: from its final video to the preview, from a preview, which its agents
-    make, to what there was before they began. Where it does something else by now, that goes on (409).
+    make, to what there was before they began. Where it does something else by now, that goes on (409). Where it does
+    nothing, whoever rendered is gone, and the render alone is ended.
     """
     if job.status in OVER:
         return _view(job)
@@ -61,7 +63,13 @@ async def cancel_job(job: OwnJob, user: User, deps: Deps, request: Request, key:
     only: dict[str, JsonValue] = {"owes": "execute"}
     if job.kind == "final":
         only = {"owes": "render_final", "jobId": job.id}
-    await to(job.session_id, user, "cancel", only, key)
+    try:
+        await to(job.session_id, user, "cancel", only, key)
+    except InvalidTransition:
+        ended = await background_of(request).finish(deps.store.cancel_job(job.id, user_id=user))
+        if ended.status not in OVER:
+            raise
+        return _view(ended)
     return _view(await deps.store.get_job(job.id, user_id=user))
 
 

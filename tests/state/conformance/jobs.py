@@ -181,6 +181,22 @@ class JobConformance:
         with pytest.raises(Conflict):
             await store.claim_job(job.id, lease_until=now())
 
+    @pytest.mark.quick
+    async def test_a_sessions_render_is_ended_where_the_session_owes_nothing_and_under_its_fence(
+        self, store: Store
+    ) -> None:
+        mine = await active_session(store)
+        job = dataclasses.replace(records.job(of=mine), status="running")
+        working = records.working(mine.state)
+        await store.commit(mine.id, 1, Batch(jobs=[job], state=working))
+        assert await store.cancel_job(job.id, user_id="ann") == job
+        await store.commit(mine.id, 1, Batch(state=working.model_copy(update={"owes": None})))
+        with pytest.raises(NotFound):
+            await store.cancel_job(job.id, user_id="bob")
+        assert (await store.cancel_job(job.id, user_id="ann")).status == "cancelled"
+        await store.commit(mine.id, 1, Batch(jobs=[job]))  # it goes on with it later, as with any of its own
+        assert (await store.get_job(job.id)).status == "running"
+
     async def test_a_sessions_commit_does_not_undo_a_claimed_job(self, store: Store) -> None:
         mine = await active_session(store)
         job = records.job(of=mine)
