@@ -62,20 +62,19 @@ async def page_again(deps: ApiDeps, job: JobRecord, key: str) -> JobRecord:
     """Record a page render that is made as another one was; of a batch's, that row alone.
 
     Raises:
-        Conflict: The other is not over, or the key was used for something else.
+        Conflict: The other is not over, its row is of another version, or the key was used for something else.
         NotFound: Its page is not kept any more.
         LimitReached: As many renders wait and are under way as may be.
     """
     if job.status not in OVER:
         raise Conflict(f"render {job.id} is {job.status}: follow it, or cancel it first", context={"render": job.id})
-    wanted = {name: job.spec[name] for name in _REQUEST}
+    wanted, options = _wanted(job)
     page = bundle_key(job.user_id, str(wanted["bundle"]))
     gone = NotFound(f"the page of render {job.id} is not kept any more: upload it again (POST /v1/renders)")
     try:
         await deps.storage.touch(page)
     except NotFound:
         raise gone from None
-    options = JobOptions.from_json(cast("dict[str, JsonValue]", wanted["request"]))
     row = new_render(job.user_id, job.project_id, key=key, wanted=wanted, options=options)
     made = await deps.store.create_job(row, room=render_room(deps.settings))
     check_same(made, wanted, key)
@@ -84,6 +83,19 @@ async def page_again(deps: ApiDeps, job: JobRecord, key: str) -> JobRecord:
         await deps.store.delete_job(made.id, user_id=job.user_id)
         raise gone
     return made
+
+
+def _wanted(job: JobRecord) -> tuple[dict[str, JsonValue], JobOptions]:
+    """Return what a page render is made of, and how."""
+    try:
+        wanted = {name: job.spec[name] for name in _REQUEST}
+        return wanted, JobOptions.from_json(cast("dict[str, JsonValue]", wanted["request"]))
+    except (KeyError, TypeError, ValueError, KodaError):
+        raise Conflict(
+            f"render {job.id} was asked for in a way that this version of koda_ray does not know: ask for it anew "
+            "(POST /v1/renders)",
+            context={"render": job.id},
+        ) from None
 
 
 def final_again(state: NodeState, job: JobRecord) -> tuple[Literal["retry", "render"], dict[str, JsonValue]]:

@@ -185,6 +185,18 @@ async def test_a_page_is_rendered_again_as_it_was(koda: World, client: KodaClien
     assert len((await client.page_renders()).renders) == 3
 
 
+async def test_a_page_that_another_version_rendered_is_not_made_again(koda: World, client: KodaClient) -> None:
+    bundle = await store_bundle(koda.storage, "local", Bundle({"index.html": b"<h1>Hello"}))
+    job = await koda.store.get_job((await client.render_page(bundle, SMALL)).id)
+    for number, request in enumerate(({"colour": "red"}, None, "small", {"audio": [{"volume": 1}]})):
+        spec = {**job.spec, "request": request}
+        if request is None:
+            del spec["request"]
+        await koda.store.create_job(replace(job, id=f"job_{number}", spec=spec, status="failed", lease_until=None))
+        with pytest.raises(Conflict, match="ask for it anew"):
+            await client.render_again(f"job_{number}")
+
+
 async def test_jobs_are_their_owners(tmp_path: Path) -> None:
     async with (
         world(tmp_path, **KEYS) as koda,
