@@ -5,7 +5,7 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { ask, newKey, Problem, type Schemas } from './client';
-import { endedWords, isOver, merged, overStates, type RenderSummary, type Shown, SHOWN } from './renders';
+import { endedWords, isOver, merged, type Order, orderOf, overStates, type RenderSummary, type Shown, SHOWN } from './renders';
 
 type List = Schemas['RenderList'];
 
@@ -104,20 +104,23 @@ function address(statuses: readonly string[], limit: number, before?: string | n
 /** Have a render cancelled, or made again. What is sent again because its answer was lost is the same request. */
 export function useOrders(render: RenderSummary) {
   const client = useQueryClient();
-  const key = useRef('');
-  const { mutate, isPending, error, reset } = useMutation<unknown, Problem, 'cancel' | 'again'>({
-    mutationFn: (order) => {
-      key.current ||= newKey();
-      return ask(`/v1/jobs/${render.id}/${order}`, { method: 'POST', key: key.current });
+  const unanswered = useRef<Order>(undefined);
+  const { mutate, isPending, error, reset } = useMutation<unknown, Problem, Order['name']>({
+    mutationFn: (name) => {
+      unanswered.current = orderOf(name, unanswered.current, newKey);
+      return ask(`/v1/jobs/${render.id}/${name}`, { method: 'POST', key: unanswered.current.key });
     },
     onSettled: async (_, problem) => {
-      if (problem?.status !== 0) key.current = '';
+      if (problem?.status !== 0) unanswered.current = undefined;
       await client.invalidateQueries({ queryKey: ['renders'] });
     },
   });
   const over = isOver(render);
-  useEffect(reset, [over, reset]); // what was said of it before it ended, or began again
-  return { give: (order: 'cancel' | 'again') => isPending || mutate(order), isPending, problem: error };
+  useEffect(() => {
+    unanswered.current = undefined; // what was sent, and said of it, before it ended, or began again
+    reset();
+  }, [over, reset]);
+  return { give: (order: Order['name']) => isPending || mutate(order), isPending, problem: error };
 }
 
 let asked = Promise.resolve(true);

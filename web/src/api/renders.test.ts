@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { canAgain, endedWords, merged, nameOf, overStates, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
+import { canAgain, endedWords, merged, nameOf, orderOf, overStates, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
 
 function render(id: string, status: RenderSummary['status'], more: Partial<RenderSummary> = {}): RenderSummary {
   return {
@@ -62,6 +62,14 @@ test('where it is and how far is told in words, as far as it is known', () => {
 
 test('what is over and no preview is made again', () => {
   expect([render('a', 'failed'), render('a', 'running'), render('a', 'succeeded', { kind: 'preview' })].map(canAgain)).toEqual([true, false, false]);
+});
+
+test('an order whose answer was lost is sent again with its key, and no other order is', () => {
+  let made = 0;
+  const key = () => `key ${++made}`;
+  const cancel = orderOf('cancel', undefined, key);
+  expect(orderOf('cancel', cancel, key)).toEqual({ name: 'cancel', key: 'key 1' });
+  expect(orderOf('again', cancel, key)).toEqual({ name: 'again', key: 'key 2' });
 });
 
 test('what ended since is told once', () => {

@@ -93,6 +93,17 @@ export function canAgain(render: RenderSummary): boolean {
   return isOver(render) && render.kind !== 'preview';
 }
 
+/** An order whose answer may have been lost, and the key that it was sent with. */
+export interface Order {
+  name: 'cancel' | 'again';
+  key: string;
+}
+
+/** What is sent: the same request where this very order was sent before, and another one for another. */
+export function orderOf(name: Order['name'], unanswered: Order | undefined, key: () => string): Order {
+  return unanswered?.name === name ? unanswered : { name, key: key() };
+}
+
 /** What became of renders since they were looked at before, for who hears it. */
 export function endedWords(before: readonly RenderSummary[], now: readonly RenderSummary[]): string[] {
   const waited = new Set(before.filter((each) => !isOver(each)).map(({ id }) => id));
