@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import change_of, read_place, session_summary, title_of
+from koda_ray.serve.views import change_of, read_place, session_summary, short
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
@@ -95,8 +95,8 @@ async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, befor
 async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None]) -> dict[str, str]:
     """Say what a user's sessions are called, by id; None among the ids is nobody's."""
     ids = {each for each in session_ids if each is not None}
-    rows = await store.list_sessions(user_id, ids=ids, limit=len(ids)) if ids else []
-    return {row.id: title_of(row) for row in rows}
+    named = await store.session_names(user_id, ids) if ids else {}
+    return {each: short(name) for each, name in named.items()}
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

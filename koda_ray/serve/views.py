@@ -31,7 +31,7 @@ __all__ = [
     "render_view",
     "renders_page",
     "session_summary",
-    "title_of",
+    "short",
     "view_of",
 ]
 
@@ -144,12 +144,8 @@ def read_place(text: str) -> tuple[datetime, str]:
     raise InvalidInput(f"before {text[:80]!r} is not the 'next' of a page: leave it out to begin with the newest")
 
 
-def title_of(row: SessionRecord) -> str:
-    """Say what a session is called in a list: by its title, or its prompt, shortened."""
-    return row.title or _short(row.state.prompt)
-
-
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Have a prompt, or a title, in one line of a list."""
     words = " ".join(text.split())
     return words if len(words) <= _SUMMARY_CHARS else f"{words[: _SUMMARY_CHARS - 1]}…"
 
@@ -236,7 +232,7 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         pinned=row.pinned,
         group=state.group,
         take=state.options.take,
-        prompt=_short(state.prompt),
+        prompt=short(state.prompt),
         seq=row.seq,
         todos_done=sum(todo.status == "done" for todo in todos),
         todos=len(todos),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, cast
 
 from pydantic import JsonValue
 
@@ -232,7 +232,6 @@ class JSONStore(
         pinned: bool | None = None,
         group: str | None = None,
         discarded: bool = False,
-        ids: Collection[str] | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
 
@@ -240,12 +239,23 @@ class JSONStore(
             mine = [
                 row
                 for row in labelled(tables, user_id, pinned=pinned, group=group)
-                if (discarded or is_seen(row))
-                and (before is None or str(row["id"]) < before)
-                and (ids is None or row["id"] in ids)
+                if (discarded or is_seen(row)) and (before is None or str(row["id"]) < before)
             ]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(SessionRecord, row) for row in mine[:limit]]
+
+        return await self._database.read(work)
+
+    async def session_names(self, user_id: str, session_ids: Collection[str]) -> dict[str, str]:
+        """Say what sessions are called, by id; see `Store.session_names`."""
+
+        def work(tables: Tables) -> dict[str, str]:
+            rows = {each: tables.get("sessions", words(each)) for each in session_ids}
+            return {
+                each: str(row.get("title") or cast("TableRow", row["state"])["prompt"])
+                for each, row in rows.items()
+                if row is not None and is_seen(row) and row["user_id"] == words(user_id)
+            }
 
         return await self._database.read(work)
 

@@ -7,6 +7,7 @@ order in which they were given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Table, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, update
 from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
@@ -83,6 +84,9 @@ _Part: TypeAlias = MessageRecord | ToolCallRecord | ApprovalRecord | BeadRecord 
 _KEPT = ("ordinal", "user_id", "session_id", "rev", "seq", "live")
 """What an update of a part leaves as it was first."""
 _S = schema.sessions.c
+_PROMPT = r'"prompt":("(?:[^"\\]|\\.)*")'
+"""Where a state has its prompt: inside of a string its quotes would have backslashes, and none of the few fields before
+it has others in it."""
 _E = schema.events.c
 
 
@@ -279,17 +283,29 @@ class SqlStore(
         pinned: bool | None = None,
         group: str | None = None,
         discarded: bool = False,
-        ids: Collection[str] | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first (ids sort by time)."""
         seen = _S.status != "closed" if discarded else schema.IS_SEEN
         query = select(schema.sessions).where(_S.user_id == user_id, seen, *labelled(pinned, group))
         if before is not None:
             query = query.where(_S.id < before)
-        if ids is not None:
-            query = query.where(_S.id.in_(ids))
         query = query.order_by(_S.id.desc()).limit(limit)
         return await self._database.read(lambda connection: [session(row) for row in connection.execute(query)])
+
+    async def session_names(self, user_id: str, session_ids: Collection[str]) -> dict[str, str]:
+        """Say what sessions are called, by id; see `Store.session_names`."""
+        named = select(_S.id, _S.title, self._prompt()).where(
+            _S.user_id == user_id, schema.IS_SEEN, _S.id.in_(session_ids)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(named).all())
+        return {row[0]: row[1] or json.loads(f"[{row[2]}]")[0] for row in rows}
+
+    def _prompt(self) -> ColumnElement[str]:
+        """Find a session's prompt, as JSON, in its state, which is read no further."""
+        if self._database.is_sqlite:  # of two paths it makes an array, in which a NUL is as it was written
+            both = func.json_extract(_S.state, "$.prompt", "$.prompt")
+            return func.substr(both, 2, func.length(both) - 2)
+        return func.substring(_S.state, _PROMPT)  # Postgres reads no JSON that has a NUL anywhere
 
     async def label_session(self, session_id: str, *, user_id: str, label: SessionLabel) -> SessionRecord:
         """Change how a session stands in its user's lists."""

@@ -177,13 +177,18 @@ class Store(
         pinned: bool | None = None,
         group: str | None = None,
         discarded: bool = False,
-        ids: Collection[str] | None = None,
     ) -> list[SessionRecord]:
         """Read a user's sessions, newest first; ``before`` is the last id of the page before.
 
         With ``pinned``, only those that are, or only those that are not; with ``group``, only those that were made
-        with it: they are found by it, however many came after them; with ``ids``, only those, as many as are there.
-        With ``discarded``, those too.
+        with it: they are found by it, however many came after them. With ``discarded``, those too.
+        """
+        ...
+
+    async def session_names(self, user_id: str, session_ids: Collection[str]) -> dict[str, str]:
+        """Say what those of some sessions are called that a user has, by id: by their title, or by their prompt.
+
+        Lists that are asked for again and again need no more of them, and their states are large.
         """
         ...
 

@@ -128,14 +128,16 @@ class SessionConformance:
         assert pages == [made[:2], made[2:4], made[4:]]
 
     @pytest.mark.quick
-    async def test_sessions_are_found_by_their_ids(self, store: Store) -> None:
+    async def test_sessions_names_are_read_by_their_ids(self, store: Store) -> None:
         made = [(await new_session(store)).id for _ in range(3)]
         other = (await new_session(store, "bob")).id
         await store.close_session(made[1], user_id="ann")
         wanted = [*made, other, "ses_none"]
-        assert [row.id for row in await store.list_sessions("ann", ids=wanted)] == [made[2], made[0]]
-        assert [row.id for row in await store.list_sessions("ann", ids=wanted, limit=1)] == [made[2]]
-        assert await store.list_sessions("ann", ids=[]) == []
+        assert await store.session_names("ann", wanted) == {made[0]: records.WORDS, made[2]: records.WORDS}
+        await store.label_session(made[0], user_id="ann", label=SessionLabel(title=records.NAME))
+        await store.discard_session(made[2], user_id="ann", delete_at=now() + SOON)
+        assert await store.session_names("ann", wanted) == {made[0]: records.NAME}
+        assert await store.session_names("ann", []) == {}
 
     @pytest.mark.quick
     async def test_takes_are_found_by_their_group_whatever_came_after(self, store: Store) -> None:

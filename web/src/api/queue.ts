@@ -1,11 +1,12 @@
 /**
  * All renders of a user, live. What is under way is asked for again and again, which wakes nothing; what is over is read
- * when something ends, and now and then. Of each it is one request after the other: two connections at most.
+ * when something ends, and its first page now and then. Of each it is one request after the other: two connections at
+ * most.
  */
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type InfiniteData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { ask, newKey, Problem, type Schemas } from './client';
-import { endedWords, isOver, merged, type Order, orderOf, overStates, type RenderSummary, type Shown, SHOWN } from './renders';
+import { endedWords, isOver, merged, type Order, orderOf, overStates, pageKept, type RenderSummary, type Shown, SHOWN } from './renders';
 
 type List = Schemas['RenderList'];
 
@@ -45,7 +46,10 @@ export function useQueue(shown: Shown) {
     queryKey: ['renders', 'over', ...states],
     initialPageParam: null,
     enabled: states.length > 0,
-    queryFn: ({ pageParam, signal }) => ask(address(states, PAGE, pageParam), { signal }),
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+      const { data, isInvalidated } = client.getQueryState<InfiniteData<List>>(queryKey) ?? {};
+      return pageKept(data, isInvalidated ?? false, pageParam) ?? ask<List>(address(states, PAGE, pageParam), { signal });
+    },
     getNextPageParam: (page) => page.next ?? undefined,
     select: ({ pages }) => pages.flatMap(({ renders }) => renders),
     staleTime: 0,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { canAgain, endedWords, merged, nameOf, orderOf, overStates, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
+import { canAgain, endedWords, merged, nameOf, orderOf, overStates, pageKept, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
 
 function render(id: string, status: RenderSummary['status'], more: Partial<RenderSummary> = {}): RenderSummary {
   return {
@@ -62,6 +62,15 @@ test('where it is and how far is told in words, as far as it is known', () => {
 
 test('what is over and no preview is made again', () => {
   expect([render('a', 'failed'), render('a', 'running'), render('a', 'succeeded', { kind: 'preview' })].map(canAgain)).toEqual([true, false, false]);
+});
+
+test('with time only the first page is read again, and those after it where something new came', () => {
+  const known = { pages: ['newest', 'older'], pageParams: [null, 'place'] };
+  expect(pageKept(known, false, null)).toBeUndefined();
+  expect(pageKept(known, false, 'place')).toBe('older');
+  expect(pageKept(known, false, 'another')).toBeUndefined();
+  expect(pageKept(known, true, 'place')).toBeUndefined();
+  expect(pageKept(undefined, false, 'place')).toBeUndefined();
 });
 
 test('an order whose answer was lost is sent again with its key, and no other order is', () => {

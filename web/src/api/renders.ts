@@ -93,6 +93,14 @@ export function canAgain(render: RenderSummary): boolean {
   return isOver(render) && render.kind !== 'preview';
 }
 
+/**
+ * A page of what is over that is known, and not asked for again because there may be a newer one: where nothing new
+ * came before it, it begins where it began. What was invalidated is read anew.
+ */
+export function pageKept<Page>(known: { pages: Page[]; pageParams: unknown[] } | undefined, isInvalidated: boolean, from: string | null): Page | undefined {
+  return known && !isInvalidated && from !== null ? known.pages[known.pageParams.indexOf(from)] : undefined;
+}
+
 /** An order whose answer may have been lost, and the key that it was sent with. */
 export interface Order {
   name: 'cancel' | 'again';
