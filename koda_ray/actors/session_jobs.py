@@ -24,7 +24,7 @@ from koda_ray.state.records import Batch, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
-__all__ = ["Left", "SessionJobs"]
+__all__ = ["LeftJobs", "SessionJobs"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
@@ -34,7 +34,7 @@ _log = get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class LeftJobs:
     """What is written to end jobs that nobody goes on with: their rows, and their charges."""
 
     jobs: list[JobRecord]
@@ -121,20 +121,20 @@ class SessionJobs:
         """End jobs that a killed process left running, and their charges, where nobody will finish them now."""
         await self._write(await self.left())
 
-    async def left(self) -> Left:
+    async def left(self) -> LeftJobs:
         """Say what ends the jobs that nobody goes on with; those that this process runs are not among them."""
         return await self._left(await self._core.store.charges(self._core.session_id))
 
-    async def _left(self, known: Sequence[ChargeRecord], *, but: str = "") -> Left:
+    async def _left(self, known: Sequence[ChargeRecord], *, but: str = "") -> LeftJobs:
         runs = {*self._ended, but}
         stale = [
             replace(job, status="cancelled", updated_at=now())
             for job in await self._core.store.list_jobs(session_id=self._core.session_id)
             if job.status in ("queued", "running") and job.id not in runs
         ]
-        return Left(jobs=stale, charges=_never([charge for charge in known if charge.id not in runs]))
+        return LeftJobs(jobs=stale, charges=_never([charge for charge in known if charge.id not in runs]))
 
-    async def _write(self, left: Left) -> None:
+    async def _write(self, left: LeftJobs) -> None:
         if left.jobs or left.charges:
             await self._core.commit(Batch(jobs=left.jobs, charges=left.charges))
 
