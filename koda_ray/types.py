@@ -67,6 +67,8 @@ IdPrefix = Literal[
     "evt",
     "ast",
     "msg",
+    "shr",
+    "cmt",
     "cal",
     "apr",
     "bed",

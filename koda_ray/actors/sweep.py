@@ -340,7 +340,7 @@ class Sweep:
     async def _watched(self, user_id: str) -> set[str]:
         """Return the folders of videos that somebody is to judge, or that are final; kept until it is looked up anew.
 
-        A preview is to be judged until there is a final video of it.
+        A preview is to be judged until there is a final video of it, and for as long as a link shows it.
         """
         if self._looked_at is None or self._looked_at[0] != user_id:
             sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
@@ -349,6 +349,7 @@ class Sweep:
                 for row in sessions
                 if row.state.preview is not None and (row.owes is not None or row.state.phase != "complete")
             }
+            judged |= await self._store.shared_jobs(user_id, at=self._clock())
             shown = set[str]()
             for job in await self._store.list_jobs(user_id=user_id):
                 if job.kind != "preview" or job.id in judged:

@@ -15,6 +15,7 @@ from koda_ray import errors
 from koda_ray.client.boxes import OwnSandboxes
 from koda_ray.client.processes import OwnProcesses
 from koda_ray.client.renders import PageRenders
+from koda_ray.client.shares import SharedLinks
 from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
@@ -70,7 +71,7 @@ from koda_ray.wire import (
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders, OwnSandboxes, OwnProcesses):
+class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
     """Talks to a server.
 
     Args:

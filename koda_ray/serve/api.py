@@ -56,6 +56,8 @@ from koda_ray.serve.routes import (
     sandbox_project,
     sandboxes,
     sessions,
+    shared,
+    shares,
     takes,
     usage,
     versions,
@@ -123,6 +125,8 @@ def create_app(
         return path.endswith(("/v1/assets", "/v1/images")) or sandbox_files.takes_files(path)
 
     def limit_bytes(scope: Scope) -> int:
+        if scope["path"].startswith(shared.router.prefix):
+            return shared.MAX_COMMENT_BYTES
         if lies_on_disk(scope):
             return uploads
         return MAX_PAGE_JSON_BYTES if scope["path"].endswith(_PAGES) else MAX_JSON_BYTES
@@ -170,6 +174,7 @@ def create_app(
     app.state.background = background
     app.state.watchers = watchers
     app.state.streams = streams
+    app.state.shown = shared.Shown(deps.settings.user_streams)
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.comparing = Comparing()
     app.state.parts = Parts(deps)
@@ -190,6 +195,8 @@ def create_app(
         files,
         media,
         versions,
+        shares,
+        shared,
         comparing,
         assets,
         jobs,

@@ -6,6 +6,7 @@ Source: RFC 9457, Problem Details for HTTP APIs.
 from __future__ import annotations
 
 import math
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ USED = READ | {404, 409, 429, 502, 503}
 """What using a sandbox or an image of one's own may be refused with: its provider has a say then, too."""
 _SHORT_CHARS = 40
 _LONGEST_WAIT_S = 86_400
+_TOKEN = re.compile(r"^(/v1/shares|/w)/[^/]*")
 _log = get_logger(__name__)
 
 
@@ -114,13 +116,18 @@ def error_response(error: KodaError, path: str) -> JSONResponse:
     """Build the response of an expected error; ``path`` is what was asked for."""
     status = 507 if error.code == "DISK_FULL" else error.status
     if status >= 500:
-        _log.warning("request failed", path=path, code=error.code, status=status)
+        _log.warning("request failed", path=_logged(path), code=error.code, status=status)
     return problem_response(
         problem_of(
             status, error.code, detail=error.message, instance=path, retryable=error.retryable, context=error.context
         ),
         _headers(error, status),
     )
+
+
+def _logged(path: str) -> str:
+    """Return a path without the token that it may hold: a link to a video is a secret."""
+    return _TOKEN.sub(r"\1/...", path)
 
 
 def _headers(error: KodaError, status: int) -> dict[str, str] | None:
@@ -184,7 +191,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _bug(request: Request, error: Exception) -> JSONResponse:
-    _log.exception("a bug answered a request", path=request.url.path, exc_info=error)
+    _log.exception("a bug answered a request", path=_logged(request.url.path), exc_info=error)
     return problem_response(
         problem_of(
             500,

@@ -32,6 +32,7 @@ __all__ = [
     "renders_page",
     "session_summary",
     "short",
+    "spec_of",
     "view_of",
 ]
 
@@ -153,7 +154,7 @@ def short(text: str) -> str:
 def _render_summary(job: JobRecord, titles: Mapping[str, str]) -> RenderSummary:
     view = render_view(job)
     told = job.progress if job.status in ("queued", "running") else {}
-    spec = _spec_of(job)
+    spec = spec_of(job)
     width, height = (None, None) if spec is None else spec.picture
     state_url, video_url, thumbnail_url = view.state_url, view.video_url, view.thumbnail_url
     if job.session_id is not None:
@@ -192,7 +193,7 @@ def _render_summary(job: JobRecord, titles: Mapping[str, str]) -> RenderSummary:
     )
 
 
-def _spec_of(job: JobRecord) -> RenderSpec | None:
+def spec_of(job: JobRecord) -> RenderSpec | None:
     """Return what is made; None while that is not known, or where it cannot be read any more."""
     planned = job.spec.get("spec") if job.kind == "render" else job.spec
     try:

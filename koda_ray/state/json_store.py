@@ -35,6 +35,7 @@ from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, time_of, words
+from koda_ray.state.json_shares import JsonShares
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.json_versions import JsonVersions
@@ -59,12 +60,15 @@ _CHILDREN = (
     "states",
     "heads",
     "versions",
+    "shares",
+    "share_comments",
 )
 
 
 class JSONStore(
     JsonHistory,
     JsonVersions,
+    JsonShares,
     JsonDiscarding,
     JsonInbox,
     JsonJobs,

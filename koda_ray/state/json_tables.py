@@ -41,6 +41,8 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "states": ("session_id", "rev"),
     "heads": ("session_id", "id"),
     "versions": ("session_id", "id"),
+    "shares": ("session_id", "id"),
+    "share_comments": ("session_id", "id"),
     "images": (None, "id"),
     "sandboxes": (None, "id"),
     "processes": ("sandbox_id", "name"),

@@ -65,13 +65,15 @@ __all__ = [
     "projects",
     "sandboxes",
     "sessions",
+    "share_comments",
+    "shares",
     "states",
     "tool_calls",
     "users",
     "versions",
 ]
 
-SCHEMA_VERSION = "0019"
+SCHEMA_VERSION = "0020"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -358,6 +360,36 @@ versions = Table(
 )
 """Each preview that a session has shown; its state is kept in ``states`` under the same ``rev``."""
 
+shares = Table(
+    "shares",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("token_hash", String(64), nullable=False, unique=True),
+    Column("job_id", _ID, nullable=False),
+    Column("label", Words, nullable=False),
+    Column("commenting", Boolean, nullable=False),
+    Column("commented", Integer, nullable=False),
+    Column("expires_at", Utc),
+    Column("created_at", Utc, nullable=False),
+    Index("ix_shares_user_id", "user_id"),
+)
+"""Links to videos; ``commented`` counts their ``share_comments``, and is written with them."""
+
+share_comments = Table(
+    "share_comments",
+    metadata,
+    _session_key(),
+    Column("id", _ID, primary_key=True),
+    _user(),
+    Column("share_id", _ID, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("text", Words, nullable=False),
+    Column("at_s", Float),
+    Column("created_at", Utc, nullable=False),
+)
+
 deployments = Table(
     "deployments",
     metadata,
@@ -575,6 +607,8 @@ SESSION_TABLES = (
     states,
     heads,
     versions,
+    shares,
+    share_comments,
     sandboxes,
     assets,
 )

@@ -69,6 +69,7 @@ from koda_ray.state.sql_inbox import (
 )
 from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
+from koda_ray.state.sql_shares import SqlShares
 from koda_ray.state.sql_tiers import SqlTiers
 from koda_ray.state.sql_versions import SqlVersions, put_version
 from koda_ray.tracing import trace_parent
@@ -93,6 +94,7 @@ _E = schema.events.c
 class SqlStore(
     SqlHistory,
     SqlVersions,
+    SqlShares,
     SqlDiscarding,
     SqlInbox,
     SqlJobs,

@@ -48,6 +48,7 @@ from koda_ray.state.records import (
     ToolCallRecord,
     ToolCallStatus,
 )
+from koda_ray.state.shares import ShareStore
 from koda_ray.state.tiers import OperatedStore, QueryStore
 from koda_ray.state.versions import VersionStore
 from koda_ray.types import NodeState
@@ -58,6 +59,7 @@ __all__ = ["Store"]
 class Store(
     HistoryStore,
     VersionStore,
+    ShareStore,
     DiscardingStore,
     InboxStore,
     QueryStore,

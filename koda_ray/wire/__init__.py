@@ -98,6 +98,19 @@ from koda_ray.wire.sessions import (
     TalkPage,
     WhoseTurn,
 )
+from koda_ray.wire.shares import (
+    MAX_COMMENT_CHARS,
+    MAX_COMMENTS,
+    MAX_SHARES,
+    MakeComment,
+    MakeShare,
+    ShareCommentView,
+    ShareCreated,
+    ShareDetail,
+    SharedVideo,
+    ShareList,
+    ShareView,
+)
 from koda_ray.wire.usage import SessionUsage, Usage, UsagePart, UserUsage
 from koda_ray.wire.versions import (
     ComparedSide,
@@ -112,6 +125,9 @@ from koda_ray.wire.versions import (
 
 __all__ = [
     "MAX_BATCH_ROWS",
+    "MAX_COMMENTS",
+    "MAX_COMMENT_CHARS",
+    "MAX_SHARES",
     "MAX_TEXT_CHARS",
     "Answer",
     "ApprovalPage",
@@ -157,6 +173,8 @@ __all__ = [
     "LabelVersion",
     "LaunchProcess",
     "LoginView",
+    "MakeComment",
+    "MakeShare",
     "Message",
     "NodeReport",
     "OwedCount",
@@ -195,6 +213,12 @@ __all__ = [
     "SessionSummary",
     "SessionUsage",
     "SessionView",
+    "ShareCommentView",
+    "ShareCreated",
+    "ShareDetail",
+    "ShareList",
+    "ShareView",
+    "SharedVideo",
     "Sound",
     "StillView",
     "TakePicture",

@@ -42,6 +42,7 @@ from koda_ray.state.storage import (
 )
 from koda_ray.types import Phase, Preview, now
 from tests.state import records
+from tests.state.conformance.links import link
 from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage
 
 __all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
@@ -470,6 +471,8 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     shown = await made(done, "preview")  # of a session that is gone but for what another shows
     fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
     await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
+    linked = await made(done, "preview")
+    await store.create_share(replace(link(done), job_id=linked.id), most=9)
     if discarded:
         await store.discard_session(asked.id, user_id="ann", delete_at=clock.at + PREVIEWS * 9)
     counted = Counted()
@@ -478,7 +481,7 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     clock.at += PREVIEWS * 2
     gone = {video_key("ann", job.id, "mp4") for job in (earlier, accepted)}
     assert set(await sweep.step()) == gone and counted.of == {"previews": 2}
-    for job in (earlier, judged, accepted, final, shown):
+    for job in (earlier, judged, accepted, final, shown, linked):
         assert await storage.exists(video_key("ann", job.id, "mp4")) == (job not in (earlier, accepted))
         assert await storage.exists(thumbnail_key("ann", job.id))
         assert (await store.get_job(job.id)).stored_bytes == (1 if job in (earlier, accepted) else 50), (

@@ -34,6 +34,14 @@ OPERATIONS = {
     "compareVersions": ("get", "/v1/sessions/{session_id}/compare"),
     "compareFrames": ("get", "/v1/sessions/{session_id}/compare/differences"),
     "diffVersion": ("get", "/v1/sessions/{session_id}/versions/{version_id}/diff"),
+    "createShare": ("post", "/v1/sessions/{session_id}/shares"),
+    "listShares": ("get", "/v1/sessions/{session_id}/shares"),
+    "getShare": ("get", "/v1/sessions/{session_id}/shares/{share_id}"),
+    "deleteShare": ("delete", "/v1/sessions/{session_id}/shares/{share_id}"),
+    "getShared": ("get", "/v1/shares/{token}"),
+    "getSharedVideo": ("get", "/v1/shares/{token}/video"),
+    "getSharedThumbnail": ("get", "/v1/shares/{token}/thumbnail"),
+    "comment": ("post", "/v1/shares/{token}/comments"),
     "listMessages": ("get", "/v1/sessions/{session_id}/messages"),
     "getHistory": ("get", "/v1/sessions/{session_id}/history"),
     "retry": ("post", "/v1/sessions/{session_id}/retry"),
@@ -184,7 +192,8 @@ async def test_commands_answer_202_and_take_a_key(described: dict[str, Any]) -> 
 
 async def test_keys_are_described(described: dict[str, Any]) -> None:
     assert described["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
-    assert "security" not in described["paths"]["/v1/health"]["get"]
+    for path in ("/v1/health", "/v1/shares/{token}"):
+        assert "security" not in described["paths"][path]["get"]
     assert {"key": []} in described["paths"]["/v1/sessions"]["post"]["security"]
 
 

@@ -20,6 +20,7 @@ from tests.state.conformance.history import HistoryConformance
 from tests.state.conformance.holdings import HoldingConformance
 from tests.state.conformance.inbox import InboxConformance
 from tests.state.conformance.jobs import JobConformance
+from tests.state.conformance.links import LinkConformance
 from tests.state.conformance.sandboxes import SandboxRowConformance
 from tests.state.conformance.sessions import SessionConformance
 from tests.state.conformance.shares import ShareConformance
@@ -43,6 +44,7 @@ class StoreConformance(
     ChargeConformance,
     HistoryConformance,
     VersionConformance,
+    LinkConformance,
     InboxConformance,
     HoldingConformance,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -15,7 +16,7 @@ from koda_ray.serve.problem import responses
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.storage import picture_key, thumbnail_key, video_key
 
-__all__ = ["router", "video_key_of"]
+__all__ = ["finished_render", "picture_of", "router", "video_key_of", "video_of"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 Kind = Literal["preview", "final"] | None
@@ -49,20 +50,12 @@ class _WhichVideo(BaseModel):
 @router.head("/video", include_in_schema=False)
 async def video(request: Request, row: OwnSession, deps: Deps, asked: Annotated[_WhichVideo, Query()]) -> Response:
     """Send the video, or the part that `Range` asks for."""
-    found = await _finished(deps, row, asked.kind, asked.job)
-    extension = _extension(found)
-    return await blob_response(
-        request,
-        deps.storage,
-        video_key_of(found),
-        Representation(
-            media_type=f"video/{extension}",
-            etag=f"{found.id}.{extension}",
-            filename=f"{row.id}-{found.kind}.{extension}",
-            download=asked.download,
-            redirects=deps.settings.redirects_to_bucket and not asked.here,
-        ),
+    found = await finished_render(deps, row, asked.kind, asked.job)
+    shown = replace(
+        video_of(found, f"{row.id}-{found.kind}", download=asked.download),
+        redirects=deps.settings.redirects_to_bucket and not asked.here,
     )
+    return await blob_response(request, deps.storage, video_key_of(found), shown)
 
 
 @router.get(
@@ -82,15 +75,11 @@ async def thumbnail(
     download: Download = False,
 ) -> Response:
     """Send the picture that stands for the video."""
-    found = await _finished(deps, row, kind, job)
-    return await blob_response(
-        request,
-        deps.storage,
-        _key(found, "thumbnailKey") or thumbnail_key(row.user_id, found.id),
-        Representation(
-            media_type="image/jpeg", etag=f"{found.id}.jpg", filename=f"{row.id}-{found.kind}.jpg", download=download
-        ),
+    found = await finished_render(deps, row, kind, job)
+    shown = Representation(
+        media_type="image/jpeg", etag=f"{found.id}.jpg", filename=f"{row.id}-{found.kind}.jpg", download=download
     )
+    return await blob_response(request, deps.storage, picture_of(found), shown)
 
 
 @router.get(
@@ -113,7 +102,7 @@ async def picture(request: Request, row: OwnSession, deps: Deps, digest: Digest)
     )
 
 
-async def _finished(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str | None) -> JobRecord:
+async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str | None) -> JobRecord:
     """Find the render that is meant: a job by its id, else the newest video of the kind."""
     output, preview = row.state.output, row.state.preview
     if job_id is None and kind != "preview" and output is not None and output.video_url is not None:
@@ -134,6 +123,22 @@ async def _finished(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str |
         context={"phase": row.state.phase, "owes": row.owes},
         retryable=row.owes is not None,
     )
+
+
+def video_of(job: JobRecord, name: str, *, download: bool = False) -> Representation:
+    """Say what a finished render's video is sent as; ``name`` is its file's, without the ending."""
+    extension = _extension(job)
+    return Representation(
+        media_type=f"video/{extension}",
+        etag=f"{job.id}.{extension}",
+        filename=f"{name}.{extension}",
+        download=download,
+    )
+
+
+def picture_of(job: JobRecord) -> str:
+    """Return where the picture lies that stands for a finished render's video."""
+    return _key(job, "thumbnailKey") or thumbnail_key(job.user_id, job.id)
 
 
 def video_key_of(job: JobRecord) -> str:
