@@ -38,6 +38,8 @@ from koda_ray.config import Settings
 from tests import groups, leaks, services, tiers, turns
 from tests.databases import *  # noqa: F403 - fixtures, for whoever asks for one by its name
 
+pytest.register_assert_rewrite("tests.state.conformance")
+
 settings.register_profile(
     "koda", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )

@@ -85,7 +85,7 @@ async def test_a_sessions_final_is_cancelled_by_its_job_and_nothing_else_with_it
     again = await client.render_again(job.id)
     assert again.session_id == session_id and again.job_id not in (None, job.id)
     late = await koda.store.get_job(job.id)
-    await koda.directory._tell(replace(late, status="running"))  # pyright: ignore[reportPrivateUsage]
+    await koda.directory.tell(replace(late, status="running"))
     with pytest.raises(InvalidTransition, match="not what is under way any more"):  # another final is
         await client.cancel_job(job.id)
     assert (await client.session(session_id)).state.owes == "render_final"
@@ -104,9 +104,7 @@ async def test_a_preview_is_cancelled_with_its_agents_work_while_that_goes_on(ko
     koda.directory.rendering = asyncio.Event()
     await client.render(session_id, RenderOptions())
     final = await under_way(client, session_id, "final")
-    await koda.directory._tell(  # pyright: ignore[reportPrivateUsage]
-        replace(await koda.store.get_job(job.id), status="running")
-    )
+    await koda.directory.tell(replace(await koda.store.get_job(job.id), status="running"))
     with pytest.raises(InvalidTransition):  # its agents are not at work: the final goes on
         await client.cancel_job(job.id)
     assert (await client.job(final.id)).status == "running"
@@ -118,7 +116,7 @@ async def test_a_render_that_a_killed_process_left_behind_is_ended_where_its_ses
     session_id = await previewed(koda, client)
     (preview,) = (await client.page_renders(session=session_id)).renders
     left = replace(await koda.store.get_job(preview.id), id="job_left", status="running", created_at=now())
-    await koda.directory._tell(left)  # pyright: ignore[reportPrivateUsage]
+    await koda.directory.tell(left)
     before = (await client.session(session_id)).state
     assert (await client.cancel_job(left.id)).status == "cancelled"
     assert (await client.session(session_id)).state == before
@@ -208,7 +206,7 @@ async def test_jobs_are_their_owners(tmp_path: Path) -> None:
         session_id = await previewed(koda, ann)
         (preview,) = (await ann.page_renders(session=session_id)).renders
         final = replace(await koda.store.get_job(preview.id), id="job_final", kind="final", created_at=now())
-        await koda.directory._tell(final)  # pyright: ignore[reportPrivateUsage]
+        await koda.directory.tell(final)
         for job_id in (mine.id, preview.id, final.id, "job_none"):
             for what in ("cancel", "again"):
                 refused = await bob.post(f"/v1/jobs/{job_id}/{what}")

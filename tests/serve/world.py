@@ -371,7 +371,7 @@ class ScriptedDirectory:
         if row.state.owes == "render_final" and row.state.output is not None:
             failed = self._job(row, "final", row.state.output.job_id)
             error: dict[str, JsonValue] = {"code": "RENDER_FAILED", "message": why}
-            await self._tell(replace(failed, status="failed", error=error))
+            await self.tell(replace(failed, status="failed", error=error))
 
     async def _pause(self) -> None:
         if self.pace_s:
@@ -469,7 +469,7 @@ class ScriptedDirectory:
             updated_at=at,
         )
 
-    async def _tell(self, job: JobRecord, *events: NewEvent) -> None:
+    async def tell(self, job: JobRecord, *events: NewEvent) -> None:
         """Write a render's row, with what is told of it."""
         async with self._lock:
             await self._store(self._rows[str(job.session_id)], Batch(jobs=[job], events=list(events)))
@@ -478,7 +478,7 @@ class ScriptedDirectory:
         job = self._job(row, kind, job_id or new_id("job"))
         job_id = job.id
         start: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, "frames": 75, "width": 640, "height": 360}
-        await self._tell(job, NewEvent(type="render_start", data=start))
+        await self.tell(job, NewEvent(type="render_start", data=start))
         try:
             for percent in (10.0, 55.0, 100.0):
                 stage = "capturing" if percent < 100 else "joining"
@@ -486,17 +486,17 @@ class ScriptedDirectory:
                 data |= {"secondsLeft": round((100 - percent) / 20, 1), "framesDone": 1, "framesTotal": 75}
                 job = replace(job, progress=data, updated_at=now())
                 told: dict[str, JsonValue] = {"jobId": job_id, "quality": kind, **data}
-                await self._tell(job, NewEvent(type="render_progress", data=told))
+                await self.tell(job, NewEvent(type="render_progress", data=told))
                 if self.rendering is not None and percent < 100:
                     await self.rendering.wait()
                 await asyncio.sleep(self.pace_s * 4)  # long enough to be drawn
         except asyncio.CancelledError:
-            await self._tell(replace(job, status="cancelled", updated_at=now()))
+            await self.tell(replace(job, status="cancelled", updated_at=now()))
             raise
         await self.put_video(row, job_id, VIDEO[kind], extension)
         result: dict[str, JsonValue] = {"duration": 5.0, "videoKey": video_key(row.user_id, job_id, extension)}
         result |= {"fileSize": len(VIDEO[kind])}
-        await self._tell(replace(job, status="succeeded", progress={"percent": 100.0}, result=result, updated_at=now()))
+        await self.tell(replace(job, status="succeeded", progress={"percent": 100.0}, result=result, updated_at=now()))
         await self.move(row.id, events=(NewEvent(type="render_complete", data={"jobId": job_id, "quality": kind}),))
         return job_id
 

@@ -12,8 +12,6 @@ from koda_ray.state.storage import Storage
 from tests.buckets import bucket_server
 from tests.disks import small
 
-pytest.register_assert_rewrite("tests.state.conformance")
-
 BUCKET = "koda-test"
 
 
