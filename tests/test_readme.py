@@ -128,12 +128,13 @@ def test_the_plain_client_does_what_the_example_does() -> None:
 async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_path: Path) -> None:
     koda.directory.asks = False
     (example,) = (block for block in _blocks(_README, "sh") if "v1/sessions" in block)
-    serve, create, session, events, accept, state, video, found, deleted = example.replace("\\\n", " ").splitlines()
+    lines = example.replace("\\\n", " ").splitlines()
+    serve, create, session, events, accept, state, video, found, share, watch, deleted = lines
     assert serve == "./koda serve --background" and session.startswith("SESSION=ses_...")
-    session_id = ""
+    session_id = token = ""
 
     def typed(command: str) -> list[str]:
-        return ["sh", "-c", f"SESSION={session_id}; exec {command.replace('localhost:8420', koda.url)}"]
+        return ["sh", "-c", f"SESSION={session_id} TOKEN={token}; exec {command.replace('localhost:8420', koda.url)}"]
 
     async def type_in(command: str) -> str:
         ran = await _run(typed(command), tmp_path)
@@ -152,18 +153,20 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
         assert (tmp_path / "ball.mp4").read_bytes() == VIDEO["final"]
         last = (await client.session(session_id)).seq
         assert [each["id"] for each in json.loads(await type_in(found))["sessions"]] == [session_id]
+        token = json.loads(await type_in(share))["token"]
+        assert json.loads(await type_in(watch))["comments"] is True
         await type_in(deleted)
         assert (await client.sessions()).sessions == ()
         assert (await client.restore(session_id)).seq == last
     following = await asyncio.create_subprocess_exec(*typed(events), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert following.stdout is not None
     async with asyncio.timeout(60):
-        lines = [await following.stdout.readline()]
-        while lines[-1] != f"id: {last}\n".encode():
-            lines.append(await following.stdout.readline())
+        told = [await following.stdout.readline()]
+        while told[-1] != f"id: {last}\n".encode():
+            told.append(await following.stdout.readline())
     following.terminate()
     await following.wait()
-    assert sum(line.startswith(b"id: ") for line in lines) == last
+    assert sum(line.startswith(b"id: ") for line in told) == last
 
 
 _PAGE = "<style>body{margin:0;background:#246} h1{animation:a 1s infinite} @keyframes a{to{color:red}}</style><h1>Hi"

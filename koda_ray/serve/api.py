@@ -174,7 +174,7 @@ def create_app(
     app.state.background = background
     app.state.watchers = watchers
     app.state.streams = streams
-    app.state.shown = shared.Shown(deps.settings.user_streams)
+    app.state.shown = shared.LinkUse(deps.settings.user_streams)
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.comparing = Comparing()
     app.state.parts = Parts(deps)

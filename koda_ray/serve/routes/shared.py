@@ -31,7 +31,7 @@ from koda_ray.state.shares import ShareComment, ShareRecord
 from koda_ray.types import new_id, now
 from koda_ray.wire import MAX_COMMENTS, MakeComment, ShareCommentView, SharedVideo
 
-__all__ = ["MAX_COMMENT_BYTES", "Shown", "router"]
+__all__ = ["MAX_COMMENT_BYTES", "LinkUse", "router"]
 
 router = APIRouter(prefix="/v1/shares", tags=["shares"])
 MAX_COMMENT_BYTES = 32 * 1024
@@ -45,7 +45,7 @@ _PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Ro
 _Token = Annotated[str, Path(description="A link's")]
 
 
-class Shown:
+class LinkUse:
     """Counts what is asked with each link, in one process.
 
     Args:
@@ -62,7 +62,7 @@ class _Open:
     share: ShareRecord
     session: SessionRecord
     job: JobRecord
-    shown: Shown
+    shown: LinkUse
 
 
 async def _opened(token: _Token, request: Request, deps: Deps) -> AsyncIterator[_Open]:
@@ -74,7 +74,7 @@ async def _opened(token: _Token, request: Request, deps: Deps) -> AsyncIterator[
         job = await deps.store.get_job(share.job_id, user_id=share.user_id)
     except NotFound:
         raise _nothing() from None
-    shown = cast(Shown, request.app.state.shown)
+    shown = cast(LinkUse, request.app.state.shown)
     with shown.requests.asked(share.id):
         yield _Open(share=share, session=session, job=job, shown=shown)
 
