@@ -15,6 +15,7 @@ from koda_ray.client import KodaClient
 from koda_ray.commands import Command
 from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
+from koda_ray.state.records import JobRecord
 from koda_ray.types import NodeState
 from tests.serve.test_sessions import until
 from tests.serve.world import CODE, VIDEO, World, free_port, reached
@@ -162,7 +163,15 @@ async def test_a_person_at_a_terminal_is_asked_and_shown(
             await reached(lambda wanted=wanted: wanted in terminal.seen)
         return state
 
+    tell = koda.directory.tell
+
+    async def tell_and_be_seen(job: JobRecord, *events: NewEvent) -> None:
+        await tell(job, *events)
+        for stage in [str(event.data["stage"]) for event in events if event.type == "render_progress"]:
+            await reached(lambda stage=stage: stage in terminal.seen)
+
     monkeypatch.setattr(koda.directory, "move", move_and_be_seen)
+    monkeypatch.setattr(koda.directory, "tell", tell_and_be_seen)
 
     def sit() -> int:
         terminal.expect("Which style do you want?")

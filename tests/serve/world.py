@@ -489,7 +489,7 @@ class ScriptedDirectory:
                 await self.tell(job, NewEvent(type="render_progress", data=told))
                 if self.rendering is not None and percent < 100:
                     await self.rendering.wait()
-                await asyncio.sleep(self.pace_s * (20 if percent < 50 else 4))  # long enough to be drawn
+                await asyncio.sleep(self.pace_s * 4)  # long enough to be drawn
         except asyncio.CancelledError:
             await self.tell(replace(job, status="cancelled", updated_at=now()))
             raise
