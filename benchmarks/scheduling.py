@@ -46,7 +46,8 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, unit_key
+from koda_ray.state.keys import unit_key
+from koda_ray.state.storage import Storage
 
 __all__ = ["main"]
 

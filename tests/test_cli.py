@@ -17,8 +17,9 @@ from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
 from koda_ray.state.records import JobRecord
 from koda_ray.types import NodeState
+from tests.serve.scripted import CODE, VIDEO
 from tests.serve.test_sessions import until
-from tests.serve.world import CODE, VIDEO, World, free_port, reached
+from tests.serve.world import World, free_port, reached
 from tests.shell import KODA, PROMPT, KodaTerminal, Shell
 from tests.shells import *  # noqa: F403 - fixtures
 

@@ -10,8 +10,9 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.console.exits import Exit
 from tests.disks import small
+from tests.serve.scripted import CODE, VIDEO
 from tests.serve.test_sessions import until
-from tests.serve.world import CODE, VIDEO, World
+from tests.serve.world import World
 from tests.shell import PROMPT, Shell
 from tests.shells import *  # noqa: F403 - fixtures
 

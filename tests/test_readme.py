@@ -28,8 +28,9 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.presets import PRESET_NAMES
 from koda_ray.serve import routes
 from tests.llm.server import Json, ModelServer, Reply, ScriptedModel, call, reply, results
+from tests.serve.scripted import VIDEO
 from tests.serve.test_sessions import until
-from tests.serve.world import VIDEO, World, world
+from tests.serve.world import World, world
 
 _README = (REPO_ROOT / "README.md").read_text()
 _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()

@@ -13,17 +13,16 @@ from koda_ray.errors import InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.metrics import UNREAD, MetricsSink
 from koda_ray.state import checkpoint
-from koda_ray.state.records import OWED_STATUSES, CheckpointRecord, JobRecord
-from koda_ray.state.storage import (
+from koda_ray.state.keys import (
     ContentKind,
-    Storage,
-    Stored,
     content_prefix,
     pictures_prefix,
     projects_prefix,
     render_prefix,
     sessions_prefix,
 )
+from koda_ray.state.records import OWED_STATUSES, CheckpointRecord, JobRecord
+from koda_ray.state.storage import Storage, Stored
 from koda_ray.state.store import Store
 
 __all__ = ["LISTING", "Counting", "left"]

@@ -23,8 +23,9 @@ from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, Rende
 from koda_ray.render.retry import retried
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
+from koda_ray.state.keys import render_prefix
 from koda_ray.state.records import ChunkRecord, JobRecord, JobStatus
-from koda_ray.state.storage import Storage, render_prefix
+from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.tracing import span
 from koda_ray.types import now

@@ -8,8 +8,8 @@ from pydantic import JsonValue
 
 from koda_ray.render.protocol import Progress, RenderResult, UnitResult
 from koda_ray.render.spec import RenderSpec
+from koda_ray.state.keys import unit_key
 from koda_ray.state.records import ChunkRecord, JobRecord
-from koda_ray.state.storage import unit_key
 from koda_ray.types import now
 
 __all__ = ["ProgressPace", "chunk_of", "progress_words", "result_words", "start_words", "waiting_words"]

@@ -19,7 +19,8 @@ from koda_ray.commands import Wrote
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
-from koda_ray.state.storage import Storage, proposal_key, sha256
+from koda_ray.state.keys import proposal_key
+from koda_ray.state.storage import Storage, sha256
 from koda_ray.tools.workbench import Failure
 
 __all__ = ["Moments"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koda_ray.actors.session import SessionParts
+from koda_ray.actors.session_parts import SessionParts
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.llm.base import ModelProvider

@@ -21,9 +21,10 @@ from datetime import datetime
 
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.content import CONTENT_LEASE, after_removal
+from koda_ray.state.keys import bundle_key, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.locks import holding
 from koda_ray.state.records import JobRecord, SessionRecord
-from koda_ray.state.storage import Storage, bundle_key, bundle_prefix, render_prefix, session_prefix, shared_prefixes
+from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -27,11 +26,12 @@ from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.project import Project, ProjectBounds
 from koda_ray.actors.session_jobs import SessionJobs
+from koda_ray.actors.session_parts import SessionParts
 from koda_ray.actors.spending import SandboxMinutes, purse_of, too_much_stored
 from koda_ray.actors.subagents import session_subagents
 from koda_ray.actors.work import Work
 from koda_ray.actors.workbench import PageTrial, SessionWorkbench
-from koda_ray.agent.hooks import Hook, Hooks
+from koda_ray.agent.hooks import Hooks
 from koda_ray.agent.identity import AgentIdentity
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import Limits
@@ -53,21 +53,17 @@ from koda_ray.commands import (
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import ModelProvider
 from koda_ray.logs import get_logger
-from koda_ray.render.protocol import RenderExecutor
-from koda_ray.sandbox.base import PreviewEndpoint, SandboxProvider
+from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.room import ReadingRoom
 from koda_ray.state.charges import Release
 from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRecord
-from koda_ray.state.storage import Storage
-from koda_ray.state.store import Store
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.tools.workbench import Picture
 from koda_ray.types import NodeState, now
 
-__all__ = ["HELD_S", "Session", "SessionParts"]
+__all__ = ["HELD_S", "Session"]
 
 LIMITS = Limits(turns=300, tool_calls=800)
 """Bounds of one run: a plan of forty scenes with a component each, a call at a time; going in circles ends sooner."""
@@ -75,28 +71,6 @@ HELD_S = 12.0
 """For how long a process holds a session whose lease it does not renew, in seconds; or as long as the lease is."""
 _LONGEST_SETBACK_S = 30.0
 _log = get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionParts:
-    """What a session is made with.
-
-    ``host`` names the process in its row; ``rested`` is called when its work has come to rest, ``ended`` once it is
-    over; ``hooks`` says who is heard before and after its agents' model and tool calls; ``clock`` tells the time, in
-    seconds, by which it is idle and what goes on is charged.
-    """
-
-    settings: Settings
-    store: Store
-    storage: Storage
-    sandboxes: SandboxProvider
-    provider: ModelProvider
-    executor: RenderExecutor
-    host: str
-    rested: Callable[[], None]
-    ended: Callable[[], None]
-    hooks: Callable[[HookedSession], Sequence[Hook]] = field(default=lambda _: ())
-    clock: Callable[[], float] = time.monotonic
 
 
 class Session:

@@ -27,13 +27,9 @@ from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.metrics import SWEPT, MetricsSink, NoMetrics
 from koda_ray.state.content import CONTENT_LEASE
-from koda_ray.state.locks import holding
-from koda_ray.state.records import JobRecord
-from koda_ray.state.storage import (
+from koda_ray.state.keys import (
     CONTENT_KINDS,
     ContentKind,
-    Storage,
-    Stored,
     bundle_key,
     bundle_prefix,
     content_prefix,
@@ -44,6 +40,9 @@ from koda_ray.state.storage import (
     user_prefix,
     users_prefix,
 )
+from koda_ray.state.locks import holding
+from koda_ray.state.records import JobRecord
+from koda_ray.state.storage import Storage, Stored
 from koda_ray.state.store import Store
 from koda_ray.types import now
 

@@ -40,8 +40,9 @@ from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build, export
+from koda_ray.state.keys import bundle_key, picture_key, proposal_key
 from koda_ray.state.records import Batch
-from koda_ray.state.storage import Storage, bundle_key, picture_key, proposal_key, sha256
+from koda_ray.state.storage import Storage, sha256
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
 from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe

@@ -35,7 +35,8 @@ from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
 from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
 from koda_ray.render.verify import verify_sample
-from koda_ray.state.storage import Storage, render_prefix
+from koda_ray.state.keys import render_prefix
+from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
 
 __all__ = [

@@ -22,7 +22,8 @@ from typing import IO, cast
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.state.holdings import HoldObjects
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 from koda_ray.zips import open_zip
 
 __all__ = [

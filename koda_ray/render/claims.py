@@ -21,7 +21,8 @@ from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.logs import get_logger
 from koda_ray.render.retry import retried
-from koda_ray.state.storage import Storage, claim_key, film_prefix
+from koda_ray.state.keys import claim_key, film_prefix
+from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
 __all__ = ["Claim", "Claims"]

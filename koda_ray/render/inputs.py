@@ -20,7 +20,8 @@ from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import retried
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
 from koda_ray.render.stored import copy_unit, read_unit
-from koda_ray.state.storage import Storage, sibling_key, siblings_prefix
+from koda_ray.state.keys import sibling_key, siblings_prefix
+from koda_ray.state.storage import Storage
 
 __all__ = ["ABSENT", "MAX_INPUTS", "Inputs", "Siblings"]
 

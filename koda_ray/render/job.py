@@ -38,7 +38,7 @@ from koda_ray.render.retry import retried
 from koda_ray.render.reuse import made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
-from koda_ray.state.storage import bundle_key
+from koda_ray.state.keys import bundle_key
 from koda_ray.tracing import span
 
 __all__ = ["RenderJob"]

@@ -23,7 +23,7 @@ from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
 from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
+from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
 __all__ = ["join_video"]
 

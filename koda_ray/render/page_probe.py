@@ -9,7 +9,8 @@ from typing import Any, cast
 from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
 from koda_ray.render.options import JobOptions, PageContract
 from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 
 __all__ = ["probe_page"]
 

@@ -15,7 +15,8 @@ from pydantic import JsonValue
 
 from koda_ray.errors import NotFound
 from koda_ray.render.charts import BY_JOIN, BY_UNIT, NAMES, bars, columns
-from koda_ray.state.storage import Storage, report_key, report_page_key, sheet_key
+from koda_ray.state.keys import report_key, report_page_key, sheet_key
+from koda_ray.state.storage import Storage
 
 __all__ = ["report_page", "write_report"]
 

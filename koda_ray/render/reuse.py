@@ -12,7 +12,8 @@ from typing import Any, cast
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import RenderResult
 from koda_ray.render.retry import retried
-from koda_ray.state.storage import Storage, film_key, render_prefix, report_key
+from koda_ray.state.keys import film_key, render_prefix, report_key
+from koda_ray.state.storage import Storage
 
 __all__ = ["made_before", "note_made"]
 

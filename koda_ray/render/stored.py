@@ -15,7 +15,8 @@ from koda_ray.errors import NotFound
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import retried
 from koda_ray.render.spec import Unit
-from koda_ray.state.storage import Storage, bundle_key, unit_key, unit_meta_key
+from koda_ray.state.keys import bundle_key, unit_key, unit_meta_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
 __all__ = ["TOUCH_AFTER", "copy_unit", "needs_replay", "note_replay", "read_unit", "write_unit"]

@@ -16,7 +16,8 @@ from koda_ray.errors import QualityRejected
 from koda_ray.render.protocol import Captured, CaptureTask, RenderExecutor, RenderResult, UnitResult
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import read_unit
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 
 __all__ = ["verify_sample"]
 

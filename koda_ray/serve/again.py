@@ -18,8 +18,8 @@ from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.batches import MADE_SURE
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.quotas import render_room
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
-from koda_ray.state.storage import bundle_key
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, RenderOptions, now
 

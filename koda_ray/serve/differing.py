@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Mapping
 
 from koda_ray.state.checkpoint import Manifest, StoredFile
-from koda_ray.state.storage import Storage, blob_key
+from koda_ray.state.keys import blob_key
+from koda_ray.state.storage import Storage
 from koda_ray.wire import FileDiff
 
 __all__ = ["MOST_FILES", "files_that_differ", "told_apart"]

@@ -28,7 +28,7 @@ from koda_ray.render.spec import AudioTrack
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.serve.context import disk_of, unpacking_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.state.storage import bundle_key
+from koda_ray.state.keys import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageRender, Rows
 
 __all__ = ["MAX_PAGE_JSON_BYTES", "Asked", "body_of", "is_json", "requested"]

@@ -23,7 +23,8 @@ from starlette.types import Receive, Scope, Send
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import MAX_FILES, Bundle
 from koda_ray.serve.media import ByteRange, parse_range
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 from koda_ray.zips import open_zip
 
 __all__ = ["StoredPages", "no_page"]

@@ -17,7 +17,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded, StorageError
-from koda_ray.state.storage import Storage, blob_key, manifest_key, sha256
+from koda_ray.state.keys import blob_key, manifest_key
+from koda_ray.state.storage import Storage, sha256
 from koda_ray.types import Model, NodeState, new_id, now
 
 __all__ = [

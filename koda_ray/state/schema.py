@@ -15,23 +15,21 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
     String,
     Table,
     Text,
-    TextClause,
     UniqueConstraint,
     and_,
     false,
     text,
-    true,
 )
 
 from koda_ray.events import EPHEMERAL
 from koda_ray.state.column_types import Json, Utc, Words
+from koda_ray.state.columns import ID, number, partial_index, places, project_key, session_key, trace, user_key
 
 __all__ = [
     "IS_EPHEMERAL",
@@ -86,72 +84,32 @@ metadata = MetaData(
 )
 
 
-_ID = Words()
-
-
-def _session_key() -> Column[str]:
-    return Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, nullable=False)
-
-
-def _user() -> Column[str]:
-    return Column("user_id", _ID, ForeignKey("users.id"), nullable=False)
-
-
-def _project() -> tuple[Column[str], ForeignKeyConstraint]:
-    """Make the column of what lies in a project of the row's user."""
-    own = ForeignKeyConstraint(["user_id", "project_id"], ["projects.user_id", "projects.id"])
-    return Column("project_id", _ID, nullable=False), own
-
-
-def _trace() -> Column[str | None]:
-    return Column("trace", String(64))
-
-
-def _number(name: str) -> Column[int]:
-    """Make a column that rows from before it have as 0."""
-    return Column(name, BigInteger, nullable=False, server_default=text("0"))
-
-
-def _places() -> tuple[Column[int], Column[int], Column[bool]]:
-    """Make the columns of what a session can be put back to: its commit, the event before it, whether it counts now."""
-    return _number("rev"), _number("seq"), Column("live", Boolean, nullable=False, server_default=true())
-
-
 def _asked(name: str, *, numbered: Sequence[Column[int]] = (), applied: Sequence[Column[int]] = ()) -> Table:
     """Make a table of commands: what was asked of sessions, each under its key."""
     return Table(
         name,
         metadata,
-        _session_key(),
+        session_key(),
         Column("key", Words, primary_key=True),
         *numbered,
-        Column("id", _ID, nullable=False),
-        _user(),
+        Column("id", ID, nullable=False),
+        user_key(),
         Column("name", String(64), nullable=False),
         Column("body", Json, nullable=False),
         Column("body_hash", String(64), nullable=False),
         Column("result", Json, nullable=False),
-        _trace(),
+        trace(),
         *applied,
         Column("created_at", Utc, nullable=False),
     )
 
 
-def _partial(name: str, *columns: str, where: TextClause) -> Index:
-    """Make an index of some rows.
-
-    What Postgres is told stands in ``info``, for `koda_ray.state.creation`: as an option of the index it would load
-    that dialect, 2 MB, into every process that knows the tables.
-    """
-    return Index(name, *columns, sqlite_where=where, info={"postgresql_where": where})
-
-
 users = Table(
     "users",
     metadata,
-    Column("id", _ID, primary_key=True),
+    Column("id", ID, primary_key=True),
     Column("created_at", Utc, nullable=False),
-    _number("held_bytes"),
+    number("held_bytes"),
 )
 """``held_bytes`` is the sum of their ``contents``, kept with them: those may be many."""
 
@@ -159,7 +117,7 @@ api_keys = Table(
     "api_keys",
     metadata,
     Column("key_hash", String(64), primary_key=True),
-    Column("user_id", _ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("name", Words, nullable=False),
     Column("created_at", Utc, nullable=False),
     Column("revoked_at", Utc),
@@ -168,8 +126,8 @@ api_keys = Table(
 projects = Table(
     "projects",
     metadata,
-    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
-    Column("id", _ID, primary_key=True),
+    Column("user_id", ID, ForeignKey("users.id"), primary_key=True),
+    Column("id", ID, primary_key=True),
     Column("name", Words, nullable=False),
     Column("created_at", Utc, nullable=False),
 )
@@ -178,10 +136,10 @@ projects = Table(
 sessions = Table(
     "sessions",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("node_id", _ID, nullable=False),
-    _user(),
-    *_project(),
+    Column("id", ID, primary_key=True),
+    Column("node_id", ID, nullable=False),
+    user_key(),
+    *project_key(),
     Column("state", Text, nullable=False),
     Column("owes", String(32)),
     Column("status", String(16), nullable=False),
@@ -191,11 +149,11 @@ sessions = Table(
     Column("delete_at", Utc),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    _number("rev"),
-    _number("state_rev"),
+    number("rev"),
+    number("state_rev"),
     Column("history", Json),
-    _number("activation"),
-    _trace(),
+    number("activation"),
+    trace(),
     Column("host", Text),
     Column("lease_until", Utc),
     Column("create_key", Words, nullable=False),
@@ -205,9 +163,9 @@ sessions = Table(
     Column("updated_at", Utc, nullable=False),
     UniqueConstraint("user_id", "create_key"),
     Index("ix_sessions_user_id_id", "user_id", "id"),
-    _partial("ix_sessions_take_group", "user_id", "take_group", "id", where=text("take_group IS NOT NULL")),
-    _partial("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
-    _partial("ix_sessions_delete_at", "delete_at", where=text("delete_at IS NOT NULL")),
+    partial_index("ix_sessions_take_group", "user_id", "take_group", "id", where=text("take_group IS NOT NULL")),
+    partial_index("ix_sessions_owed", "lease_until", where=text("owes IS NOT NULL")),
+    partial_index("ix_sessions_delete_at", "delete_at", where=text("delete_at IS NOT NULL")),
 )
 
 IS_SEEN = and_(sessions.c.status != "closed", sessions.c.delete_at.is_(None))
@@ -224,26 +182,26 @@ inbox = _asked("inbox", numbered=(Column("number", BigInteger, nullable=False),)
 messages = Table(
     "messages",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
-    Column("agent", _ID, nullable=False),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
+    Column("agent", ID, nullable=False),
     Column("position", Integer, nullable=False),
     Column("role", String(16), nullable=False),
     Column("content", Json, nullable=False),
     Column("created_at", Utc, nullable=False),
-    *_places(),
+    *places(),
     Index("ix_messages_order", "session_id", "agent", "position"),
 )
 
 tool_calls = Table(
     "tool_calls",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
-    Column("message_id", _ID, nullable=False),
-    Column("name", _ID, nullable=False),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
+    Column("message_id", ID, nullable=False),
+    Column("name", ID, nullable=False),
     Column("input", Json, nullable=False),
     Column("effect", String(16), nullable=False),
     Column("status", String(16), nullable=False),
@@ -258,13 +216,13 @@ tool_calls = Table(
 approvals = Table(
     "approvals",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("kind", String(16), nullable=False),
     Column("payload", Json, nullable=False),
     Column("status", String(16), nullable=False),
-    Column("call_id", _ID),
+    Column("call_id", ID),
     Column("answer", Json),
     Column("ordinal", Integer, nullable=False),
     Column("created_at", Utc, nullable=False),
@@ -274,9 +232,9 @@ approvals = Table(
 beads = Table(
     "beads",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("type", String(16), nullable=False),
     Column("title", Words, nullable=False),
     Column("status", String(16), nullable=False),
@@ -293,28 +251,28 @@ IS_UNHELD = text("held IS FALSE")
 checkpoints = Table(
     "checkpoints",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("manifest_key", Text, nullable=False),
     Column("trigger", String(32), nullable=False),
     Column("event_seq", BigInteger, nullable=False),
     Column("file_count", Integer, nullable=False),
     Column("total_bytes", BigInteger, nullable=False),
     Column("created_at", Utc, nullable=False),
-    *_places(),
+    *places(),
     Index("ix_checkpoints_order", "session_id", "event_seq"),
     Index("ix_checkpoints_manifest_key", "manifest_key"),
     Column("held", Boolean, nullable=False, server_default=false()),
-    _partial("ix_checkpoints_unheld", "user_id", "id", where=IS_UNHELD),
+    partial_index("ix_checkpoints_unheld", "user_id", "id", where=IS_UNHELD),
 )
 
 states = Table(
     "states",
     metadata,
-    _session_key(),
+    session_key(),
     Column("rev", BigInteger, primary_key=True, autoincrement=False),
-    _user(),
+    user_key(),
     Column("state", Text, nullable=False),
 )
 """What a session's state was at the moments that it can be put back to: from ``rev`` on, until another one."""
@@ -322,9 +280,9 @@ states = Table(
 heads = Table(
     "heads",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("kind", String(16), nullable=False),
     Column("point", Words, nullable=False),
     Column("rev", BigInteger, nullable=False),
@@ -340,21 +298,21 @@ heads = Table(
 versions = Table(
     "versions",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("number", Integer, nullable=False),
-    Column("job_id", _ID, nullable=False),
-    Column("final_job_id", _ID),
+    Column("job_id", ID, nullable=False),
+    Column("final_job_id", ID),
     Column("bundle", Words, nullable=False),
-    Column("checkpoint_id", _ID),
+    Column("checkpoint_id", ID),
     Column("asked", Words, nullable=False),
     Column("changes", Integer, nullable=False),
     Column("duration_s", Float, nullable=False),
     Column("note", Words, nullable=False),
     Column("starred", Boolean, nullable=False),
     Column("created_at", Utc, nullable=False),
-    *_places(),
+    *places(),
     UniqueConstraint("session_id", "job_id"),
     Index("ix_versions_order", "session_id", "number"),
 )
@@ -363,11 +321,11 @@ versions = Table(
 shares = Table(
     "shares",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("token_hash", String(64), nullable=False, unique=True),
-    Column("job_id", _ID, nullable=False),
+    Column("job_id", ID, nullable=False),
     Column("label", Words, nullable=False),
     Column("commenting", Boolean, nullable=False),
     Column("commented", Integer, nullable=False),
@@ -380,10 +338,10 @@ shares = Table(
 share_comments = Table(
     "share_comments",
     metadata,
-    _session_key(),
-    Column("id", _ID, primary_key=True),
-    _user(),
-    Column("share_id", _ID, nullable=False),
+    session_key(),
+    Column("id", ID, primary_key=True),
+    user_key(),
+    Column("share_id", ID, nullable=False),
     Column("name", Words, nullable=False),
     Column("text", Words, nullable=False),
     Column("at_s", Float),
@@ -401,8 +359,8 @@ deployments = Table(
 images = Table(
     "images",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
+    Column("id", ID, primary_key=True),
+    Column("user_id", ID, ForeignKey("users.id"), nullable=False, index=True),
     Column("name", Words, nullable=False),
     Column("provider", String(32), nullable=False),
     Column("provider_id", Text),
@@ -420,15 +378,15 @@ images = Table(
 sandboxes = Table(
     "sandboxes",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE")),
-    _user(),
+    Column("id", ID, primary_key=True),
+    Column("session_id", ID, ForeignKey("sessions.id", ondelete="CASCADE")),
+    user_key(),
     Column("provider", String(32), nullable=False),
     Column("provider_id", Text),
     Column("status", String(16), nullable=False, index=True),
     Column("created_at", Utc, nullable=False),
     Column("expires_at", Utc),
-    Column("image_id", _ID),
+    Column("image_id", ID),
     Column("network", Boolean, nullable=False, server_default=false()),
     Column("place", Text, nullable=False, server_default=""),
     Column("host", Words, nullable=False, server_default=""),
@@ -440,9 +398,9 @@ sandboxes = Table(
 processes = Table(
     "processes",
     metadata,
-    Column("sandbox_id", _ID, ForeignKey("sandboxes.id", ondelete="CASCADE"), primary_key=True),
+    Column("sandbox_id", ID, ForeignKey("sandboxes.id", ondelete="CASCADE"), primary_key=True),
     Column("name", Words, primary_key=True),
-    _user(),
+    user_key(),
     Column("command", Words, nullable=False),
     Column("run", String(64), nullable=False),
     Column("created_at", Utc, nullable=False),
@@ -453,10 +411,10 @@ processes = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", _ID, primary_key=True),
-    Column("user_id", _ID, ForeignKey("users.id"), nullable=False, index=True),
-    *_project(),
-    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
+    Column("id", ID, primary_key=True),
+    Column("user_id", ID, ForeignKey("users.id"), nullable=False, index=True),
+    *project_key(),
+    Column("session_id", ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
     Column("kind", String(16), nullable=False),
     Column("spec", Json, nullable=False),
     Column("status", String(16), nullable=False, index=True),
@@ -466,7 +424,7 @@ jobs = Table(
     Column("progress", Json, nullable=False),
     Column("result", Json),
     Column("error", Json),
-    _trace(),
+    trace(),
     Column("video_s", Float, nullable=False, server_default=text("0")),
     Column("stored_bytes", BigInteger, nullable=False, server_default=text("0")),
     Column("created_at", Utc, nullable=False),
@@ -476,9 +434,9 @@ jobs = Table(
 chunks = Table(
     "chunks",
     metadata,
-    Column("job_id", _ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("job_id", ID, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("unit", Integer, primary_key=True, autoincrement=False),
-    _user(),
+    user_key(),
     Column("start", Integer, nullable=False),
     Column("stop", Integer, nullable=False),
     Column("key", Text, nullable=False),
@@ -494,10 +452,10 @@ chunks = Table(
 assets = Table(
     "assets",
     metadata,
-    Column("id", _ID, primary_key=True),
-    _user(),
-    *_project(),
-    Column("session_id", _ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
+    Column("id", ID, primary_key=True),
+    user_key(),
+    *project_key(),
+    Column("session_id", ID, ForeignKey("sessions.id", ondelete="CASCADE"), index=True),
     Column("name", Words, nullable=False),
     Column("media_type", Words, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
@@ -513,12 +471,12 @@ IS_OPEN = text("status = 'reserved'")
 charges = Table(
     "charges",
     metadata,
-    Column("work_id", _ID, primary_key=True),
-    Column("id", _ID, primary_key=True),
-    _user(),
+    Column("work_id", ID, primary_key=True),
+    Column("id", ID, primary_key=True),
+    user_key(),
     Column("kind", String(16), nullable=False),
-    Column("agent", _ID, nullable=False),
-    Column("model", _ID, nullable=False),
+    Column("agent", ID, nullable=False),
+    Column("model", ID, nullable=False),
     Column("status", String(16), nullable=False),
     Column("accounts", Json, nullable=False),
     Column("held", Json, nullable=False),
@@ -527,15 +485,15 @@ charges = Table(
     Column("reason", Words),
     Column("created_at", Utc, nullable=False),
     Column("updated_at", Utc, nullable=False),
-    _partial("ix_charges_open", "work_id", "updated_at", where=IS_OPEN),
+    partial_index("ix_charges_open", "work_id", "updated_at", where=IS_OPEN),
 )
 """The work is a session or a job, so there is no foreign key; deleting either deletes its charges."""
 
 accounts = Table(
     "accounts",
     metadata,
-    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
-    Column("id", _ID, primary_key=True),
+    Column("user_id", ID, ForeignKey("users.id"), primary_key=True),
+    Column("id", ID, primary_key=True),
     Column("held", Json, nullable=False),
     Column("spent", Json, nullable=False),
     Column("warned", Json, nullable=False),
@@ -548,21 +506,21 @@ IS_UNNEEDED = text("holders = 0")
 contents = Table(
     "contents",
     metadata,
-    Column("user_id", _ID, ForeignKey("users.id"), primary_key=True),
+    Column("user_id", ID, ForeignKey("users.id"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("size_bytes", BigInteger, nullable=False),
     Column("holders", Integer, nullable=False, server_default=text("1")),
     Column("going", Boolean, nullable=False, server_default=false()),
-    _partial("ix_contents_unneeded", "user_id", where=IS_UNNEEDED),
+    partial_index("ix_contents_unneeded", "user_id", where=IS_UNNEEDED),
 )
 """Objects in storage that are there once, however many need them; ``holders`` counts those."""
 
 holdings = Table(
     "holdings",
     metadata,
-    Column("holder", _ID, primary_key=True),
+    Column("holder", ID, primary_key=True),
     Column("key", Text, primary_key=True),
-    _user(),
+    user_key(),
     Index("ix_holdings_user_id_key", "user_id", "key"),
 )
 """The holder is a session, or nobody in particular, so there is no foreign key; deleting a session deletes its own."""
@@ -570,7 +528,7 @@ holdings = Table(
 locks = Table(
     "locks",
     metadata,
-    Column("name", _ID, primary_key=True),
+    Column("name", ID, primary_key=True),
     Column("holder", Words, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Utc),
@@ -582,17 +540,17 @@ IS_EPHEMERAL = text(f"type IN ({', '.join(repr(name) for name in sorted(EPHEMERA
 events = Table(
     "events",
     metadata,
-    Column("stream_id", _ID, primary_key=True),
+    Column("stream_id", ID, primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("id", _ID, nullable=False),
-    _user(),
+    Column("id", ID, nullable=False),
+    user_key(),
     Column("channel", String(16), nullable=False),
     Column("type", String(32), nullable=False),
     Column("data", Json, nullable=False),
-    Column("cause_id", _ID),
+    Column("cause_id", ID),
     Column("epoch", BigInteger, nullable=False),
     Column("at", Utc, nullable=False),
-    _partial("ix_events_ephemeral", "at", where=IS_EPHEMERAL),
+    partial_index("ix_events_ephemeral", "at", where=IS_EPHEMERAL),
 )
 """A stream is a session's or a job's, so there is no foreign key; deleting either deletes its stream."""
 

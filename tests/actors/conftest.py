@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from koda_ray.actors.parts import sandbox_provider
-from koda_ray.actors.session import Session, SessionParts
+from koda_ray.actors.session import Session
+from koda_ray.actors.session_parts import SessionParts
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.config import Settings
 from koda_ray.llm.anthropic import AnthropicProvider

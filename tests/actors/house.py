@@ -18,9 +18,10 @@ from koda_ray.config import Settings
 from koda_ray.sandbox.base import Sandbox, SandboxProvider
 from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.state import checkpoint
+from koda_ray.state.keys import asset_key, bundle_key, unit_key, video_key
 from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, asset_key, bundle_key, unit_key, video_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import new_id, now
 from tests.state import records
 

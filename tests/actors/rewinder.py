@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from koda_ray.actors.parts import sandbox_provider
-from koda_ray.actors.session import Session, SessionParts
+from koda_ray.actors.session import Session
+from koda_ray.actors.session_parts import SessionParts
 from koda_ray.config import Settings
 from koda_ray.events import Envelope
 from koda_ray.render.local import LocalExecutor

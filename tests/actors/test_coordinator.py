@@ -14,9 +14,10 @@ from koda_ray.actors.leased_job import JobParts, job_request
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Slots
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import new_id, now
 
 THERE, GONE = "0" * 64, "1" * 64

@@ -27,8 +27,8 @@ from koda_ray.sandbox.local import LocalProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.service import REAP_GRACE_S
 from koda_ray.sandbox.unfinished import clear_own
+from koda_ray.state.keys import unit_key
 from koda_ray.state.records import Batch, OwedWork
-from koda_ray.state.storage import unit_key
 from koda_ray.types import new_id, now
 from tests.actors.house import SOON, House, filled
 from tests.barriers import held_file, until_waiting

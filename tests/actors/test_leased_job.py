@@ -9,9 +9,10 @@ from typing import Any
 from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Slots
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import new_id, now
 
 

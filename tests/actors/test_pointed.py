@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 
-from koda_ray.state.storage import asset_key
+from koda_ray.state.keys import asset_key
 from koda_ray.types import new_id
 from tests.actors.conftest import SessionWorld
 from tests.state import records

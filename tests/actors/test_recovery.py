@@ -20,8 +20,8 @@ from koda_ray.errors import StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
 from koda_ray.state.disk import TEMP_FOLDER
+from koda_ray.state.keys import asset_key
 from koda_ray.state.records import Batch
-from koda_ray.state.storage import asset_key
 from tests import leaks
 from tests.actors.conftest import SessionWorld
 from tests.actors.saver import AWAKE, RESTS

@@ -14,8 +14,9 @@ from koda_ray.actors.timeline import fork_session
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.state import checkpoint
+from koda_ray.state.keys import bundle_key, picture_key
 from koda_ray.state.records import Batch, SessionRecord
-from koda_ray.state.storage import Storage, bundle_key, picture_key
+from koda_ray.state.storage import Storage
 from tests.actors.house import SOON, House, filled
 from tests.state import records
 

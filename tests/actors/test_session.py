@@ -20,8 +20,9 @@ from koda_ray.commands import Fail
 from koda_ray.errors import Conflict, EncodeFailed, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.state import checkpoint
+from koda_ray.state.keys import report_key
 from koda_ray.state.records import AssetRecord, Batch
-from koda_ray.state.storage import Storage, report_key
+from koda_ray.state.storage import Storage
 from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
 from tests.actors.conftest import SessionWorld

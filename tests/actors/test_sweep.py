@@ -22,11 +22,7 @@ from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
 from koda_ray.state import checkpoint
-from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, SessionRecord
-from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import (
-    Storage,
-    Stored,
+from koda_ray.state.keys import (
     asset_key,
     blob_key,
     bundle_key,
@@ -40,6 +36,9 @@ from koda_ray.state.storage import (
     unit_meta_key,
     video_key,
 )
+from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, SessionRecord
+from koda_ray.state.sql import SqlStore
+from koda_ray.state.storage import Storage, Stored
 from koda_ray.types import Phase, Preview, now
 from tests.state import records
 from tests.state.conformance.links import link

@@ -17,7 +17,8 @@ from pydantic import JsonValue
 
 from koda_ray.actors.parts import open_parts, open_store
 from koda_ray.actors.removal import Removal
-from koda_ray.actors.session import Session, SessionParts
+from koda_ray.actors.session import Session
+from koda_ray.actors.session_parts import SessionParts
 from koda_ray.actors.timeline import fork_session
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings

@@ -33,7 +33,8 @@ from koda_ray.serve.streams import cursor
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name
 from koda_ray.sse import SseDecoder
 from koda_ray.state.checkpoint import Manifest, check_path, load
-from koda_ray.state.storage import Storage, asset_key
+from koda_ray.state.keys import asset_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, now
 from koda_ray.wire import CreateBatch, CreateRender, CreateSession, Fork, Message
 from tests.fuzz.nearly import nearly, nearly_json

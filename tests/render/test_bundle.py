@@ -8,7 +8,8 @@ import pytest
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.render.bundle import Bundle, load_bundle, read_folder, store_bundle
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 
 
 def test_the_hash_and_bytes_depend_on_the_files_alone(tmp_path: Path) -> None:

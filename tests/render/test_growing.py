@@ -22,7 +22,8 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 
 USER, BUNDLE = "ann", "0" * 64
 

@@ -17,7 +17,8 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
 from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
 from koda_ray.render.stored import write_unit
-from koda_ray.state.storage import Storage, bundle_key, unit_key
+from koda_ray.state.keys import bundle_key, unit_key
+from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
 from tests.render.test_audio import click, wav
 

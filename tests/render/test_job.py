@@ -33,7 +33,8 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, report_key, sheet_key, unit_key, unit_meta_key
+from koda_ray.state.keys import report_key, sheet_key, unit_key, unit_meta_key
+from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

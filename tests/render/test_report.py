@@ -16,7 +16,8 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import JobContext
 from koda_ray.render.report import report_page
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.storage import Storage, report_key, report_page_key, sheet_key
+from koda_ray.state.keys import report_key, report_page_key, sheet_key
+from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
 
 PAGE = """<!doctype html><body style='margin:0;background:#dde'><b id=b style='font-size:9vw'>Koda</b><script>

@@ -17,11 +17,13 @@ from koda_ray.errors import NotFound
 from koda_ray.sandbox.scratch import clear_left
 from koda_ray.serve import comparing
 from koda_ray.serve.comparing import ComparedVideos, Comparing
-from koda_ray.state.storage import Storage, session_prefix, video_key
+from koda_ray.state.keys import session_prefix, video_key
+from koda_ray.state.storage import Storage
 
+from .scripted import VIDEO
 from .test_sessions import PROMPT, until
 from .test_versions import with_versions
-from .world import VIDEO, World
+from .world import World
 
 pytestmark = pytest.mark.needs("ffmpeg")
 

@@ -27,8 +27,9 @@ from koda_ray.sse import SseDecoder
 from koda_ray.state.records import LogRest
 from koda_ray.types import now
 
+from .scripted import ScriptedDirectory
 from .test_sessions import PROMPT, until
-from .world import ScriptedDirectory, World, free_port, reached, serving, world
+from .world import World, free_port, reached, serving, world
 
 
 async def take(http: httpx.AsyncClient, path: str, count: int, **headers: str) -> list[tuple[str, str, str]]:

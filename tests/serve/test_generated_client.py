@@ -20,7 +20,8 @@ import pytest
 
 from koda_ray.render.local import LocalExecutor
 
-from .world import VIDEO, World, reached, world
+from .scripted import VIDEO
+from .world import World, reached, world
 
 KEY = "a" * 32
 PACKAGE = "koda_made_by_a_generator"

@@ -12,8 +12,8 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidTransition, NotFound
 from koda_ray.render.bundle import Bundle, store_bundle
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
-from koda_ray.state.storage import bundle_key
 from koda_ray.types import RenderOptions, now
 from koda_ray.wire import PageRender, RenderSummary
 

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from koda_ray.client import KodaClient
 from koda_ray.errors import InvalidPath, NotFound
 from koda_ray.serve.media import ByteRange, parse_range
-from koda_ray.state.storage import picture_key, sha256, video_key
+from koda_ray.state.keys import picture_key, video_key
+from koda_ray.state.storage import sha256
 from koda_ray.types import RenderOptions
 
+from .scripted import CODE, VIDEO
 from .test_sessions import PROMPT, until
-from .world import CODE, VIDEO, World, reached
+from .world import World, reached
 
 FINAL = VIDEO["final"]
 

@@ -20,9 +20,10 @@ from benchmarks.server import Server
 from koda_ray.client import KodaClient
 from koda_ray.serve.connections import MOST_CONNECTIONS
 from koda_ray.serve.web import is_page
+from koda_ray.state.keys import video_key
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, video_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import new_id, now
 
 pytestmark = [

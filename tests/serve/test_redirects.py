@@ -13,11 +13,12 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.serve.media import REDIRECTED_BYTES
-from koda_ray.state.storage import video_key
+from koda_ray.state.keys import video_key
 from tests.buckets import bucket_server
 
+from .scripted import VIDEO
 from .test_sessions import PROMPT, until
-from .world import VIDEO, World, world
+from .world import World, world
 
 ALICE, BOB = "alice-key-0123456789abcdef", "bob-key-0123456789abcdef"
 LARGE = hashlib.sha256(b"frames").digest() * (REDIRECTED_BYTES // 32 + 1)

@@ -22,8 +22,8 @@ from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import UnitResult
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
-from koda_ray.state.storage import bundle_key
 from koda_ray.types import now
 from koda_ray.wire import PageRender
 

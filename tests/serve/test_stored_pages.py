@@ -23,7 +23,8 @@ from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.signing import Signer
 from koda_ray.serve.stored_pages import StoredPages
-from koda_ray.state.storage import Storage, bundle_key
+from koda_ray.state.keys import bundle_key
+from koda_ray.state.storage import Storage
 from koda_ray.types import now
 from tests.buckets import bucket_server
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from koda_ray.errors import InvalidPath, NotFound, QuotaExceeded, StorageError
 from koda_ray.state import checkpoint
 from koda_ray.state.checkpoint import CheckpointTree, Manifest
-from koda_ray.state.storage import Storage, blob_key, project_prefix, sha256
+from koda_ray.state.keys import blob_key, project_prefix
+from koda_ray.state.storage import Storage, sha256
 from koda_ray.types import NodeState, now
 from tests.state.records import WORDS
 

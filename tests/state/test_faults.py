@@ -13,9 +13,10 @@ import pytest
 
 from koda_ray.errors import Fenced
 from koda_ray.state import checkpoint
+from koda_ray.state.keys import blob_key
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
-from koda_ray.state.storage import Storage, blob_key, sha256
+from koda_ray.state.storage import Storage, sha256
 from koda_ray.types import now
 from tests.state.child import generation, start
 from tests.state.records import SOON, active_session, new_session, say

@@ -9,7 +9,8 @@ from PIL import Image
 
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.timeline import fork_session
-from koda_ray.state.storage import picture_key, sha256
+from koda_ray.state.keys import picture_key
+from koda_ray.state.storage import sha256
 from koda_ray.tools.workbench import Failure
 from koda_ray.types import new_id
 from tests.actors.conftest import SessionWorld

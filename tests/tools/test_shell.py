@@ -10,8 +10,8 @@ import pytest
 
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
+from koda_ray.state.keys import manifest_key
 from koda_ray.state.records import Batch, ToolCallRecord, ToolCallStatus
-from koda_ray.state.storage import manifest_key
 from koda_ray.tools.code import is_code
 from koda_ray.types import now
 from tests.actors.script import APP, GOOD_FILES, studio_model

@@ -20,7 +20,7 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright, 
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
-from koda_ray.state.storage import thumbnail_key
+from koda_ray.state.keys import thumbnail_key
 from tests.serve.world import World
 from tests.web.lives import live, running_in
 from tests.web.looking import begin

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
-from tests.serve.world import VIDEO, World
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World
 from tests.web.looking import SHOWN, begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]

@@ -14,7 +14,8 @@ from playwright.async_api import Browser, Locator, Page, Route, expect
 from koda_ray.client import KodaClient
 from koda_ray.errors import NotFound
 from koda_ray.state.records import SessionLabel
-from tests.serve.world import VIDEO, World, reached
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World, reached
 from tests.web.looking import looking
 from tests.web.test_film_page import counting
 from tests.web.test_page import AXE

@@ -14,7 +14,8 @@ from koda_ray import commands
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.serve.media import REDIRECTED_BYTES
 from tests.buckets import bucket_server
-from tests.serve.world import VIDEO, World, free_port, reached, serving, world
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World, free_port, reached, serving, world
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]

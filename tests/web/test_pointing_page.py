@@ -11,7 +11,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from koda_ray.types import Box, Pointed
-from tests.serve.world import VIDEO, World
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]

@@ -14,7 +14,7 @@ from playwright.async_api import Browser, expect
 
 from koda_ray import commands
 from koda_ray.config import Settings
-from koda_ray.state.storage import video_key
+from koda_ray.state.keys import video_key
 from koda_ray.types import NodeState, RenderOptions
 from tests.serve.world import World, free_port, serving, world
 from tests.web.looking import begin, looking

@@ -16,8 +16,9 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.stored_pages import StoredPages
-from koda_ray.state.storage import thumbnail_key
-from tests.serve.world import VIDEO, World, free_port, serving, world
+from koda_ray.state.keys import thumbnail_key
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World, free_port, serving, world
 from tests.web.looking import SHOWN, begin, looking
 from tests.web.test_page import AXE
 

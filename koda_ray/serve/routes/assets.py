@@ -21,8 +21,8 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.uploads import SNIFF_BYTES, TYPES, check_type, clean_name
+from koda_ray.state.keys import asset_key
 from koda_ray.state.records import AssetRecord
-from koda_ray.state.storage import asset_key
 from koda_ray.types import new_id, now
 from koda_ray.wire import AssetPage, AssetView, OwnAssetPage
 

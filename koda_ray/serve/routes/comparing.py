@@ -18,8 +18,8 @@ from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.media import video_key_of
+from koda_ray.state.keys import comparison_key
 from koda_ray.state.records import JobRecord, SessionRecord
-from koda_ray.state.storage import comparison_key
 from koda_ray.state.versions import VersionRecord
 from koda_ray.wire import ComparedSide, ComparedView, DifferenceCurve
 

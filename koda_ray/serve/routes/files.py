@@ -20,8 +20,9 @@ from koda_ray.serve.media import Representation, ascii_name, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.serve.zipped import zipped
 from koda_ray.state.checkpoint import Manifest, check_path, load, read_files
+from koda_ray.state.keys import blob_key
 from koda_ray.state.records import CheckpointRecord, SessionRecord
-from koda_ray.state.storage import Storage, blob_key
+from koda_ray.state.storage import Storage
 from koda_ray.wire import FileList, FileView
 
 __all__ = ["manifests_at", "router"]

@@ -13,8 +13,8 @@ from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.problem import responses
+from koda_ray.state.keys import picture_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, SessionRecord
-from koda_ray.state.storage import picture_key, thumbnail_key, video_key
 
 __all__ = ["finished_render", "picture_of", "router", "video_key_of", "video_of"]
 

@@ -34,8 +34,8 @@ from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.serve.views import read_place, render_view, renders_page
+from koda_ray.state.keys import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, RendersSought
-from koda_ray.state.storage import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.wire import RenderKind, RenderList, RenderStatus, RenderView
 
 __all__ = ["router"]

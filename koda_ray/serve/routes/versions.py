@@ -17,8 +17,8 @@ from koda_ray.serve.links import Links
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.files import manifests_at
 from koda_ray.serve.stored_pages import no_page
+from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import CheckpointRecord, SessionRecord
-from koda_ray.state.storage import bundle_key
 from koda_ray.state.versions import VersionLabel, VersionRecord
 from koda_ray.wire import LabelVersion, PreviewLink, VersionDiff, VersionPage, VersionView
 
