@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,10 @@ __all__ = ["is_page", "web_router"]
 _INDEX = "index.html"
 _HASHED = "page/"
 _PAGES = ("/", "/renders", "/assets", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
+_WATCHED, _EMBEDDED = "/w/{token}", "/w/{token}/embed"
+_PRIVATE = {"Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
+"""Of a page whose address is a key: it is told to nobody."""
+_NOTHING: Mapping[str, str] = {}
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>koda</title>
 <h1>The page is not built here</h1>
 <p>The server works. To have the page, run <code>./koda setup</code> on its machine and start it again.</p>
@@ -45,7 +50,7 @@ class _File:
 
 def is_page(path: str) -> bool:
     """Whether an address is of the page, which anybody may read: what it shows is asked for with a key."""
-    return path in ("/", "/renders", "/assets", "/koda.svg") or path.startswith(("/s/", "/t/", "/page/"))
+    return path in ("/", "/renders", "/assets", "/koda.svg") or path.startswith(("/s/", "/t/", "/w/", "/page/"))
 
 
 def web_router(folder: Path) -> APIRouter:
@@ -58,14 +63,23 @@ def web_router(folder: Path) -> APIRouter:
     index = files.pop(_INDEX, None)
     router = APIRouter(include_in_schema=False)
 
-    async def page(request: Request) -> Response:
-        headers = {"Cache-Control": "no-cache", **await _policy(request, deps_of(request))}
+    async def shown(request: Request, *, framed_by: str = "'none'", more: Mapping[str, str] = _NOTHING) -> Response:
+        headers = {"Cache-Control": "no-cache", **await _policy(request, deps_of(request), framed_by), **more}
         if index is None:
             return HTMLResponse(_NOT_BUILT, status_code=503, headers=headers)
         return _answer(request, index, headers)
 
-    for path in _PAGES:
-        router.add_api_route(path, page, methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        return await shown(request)
+
+    async def watched(request: Request) -> Response:
+        return await shown(request, more=_PRIVATE)
+
+    async def embedded(request: Request) -> Response:
+        return await shown(request, framed_by="*", more=_PRIVATE)
+
+    for path, answer in (*((path, page) for path in _PAGES), (_WATCHED, watched), (_EMBEDDED, embedded)):
+        router.add_api_route(path, answer, methods=["GET", "HEAD"])
 
     def added(name: str, file: _File) -> None:
         lasting = "public, max-age=31536000, immutable" if name.startswith(_HASHED) else "no-cache"
@@ -96,7 +110,7 @@ def _read(path: Path) -> _File:
     return _File(body, zipped, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-async def _policy(request: Request, deps: ApiDeps) -> dict[str, str]:
+async def _policy(request: Request, deps: ApiDeps, framed_by: str) -> dict[str, str]:
     """Return the headers under which the page runs: its own scripts alone, and frames of the preview alone."""
     shown, bucket = preview_origin(request, deps), await bucket_origin(deps)
     rules = {
@@ -111,7 +125,7 @@ async def _policy(request: Request, deps: ApiDeps) -> dict[str, str]:
         "frame-src": shown or "'none'",
         "base-uri": "'none'",
         "form-action": "'self'",
-        "frame-ancestors": "'none'",
+        "frame-ancestors": framed_by,
     }
     return {
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in rules.items()),

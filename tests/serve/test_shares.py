@@ -49,6 +49,11 @@ async def finished(koda: World, client: KodaClient) -> str:
     return session_id
 
 
+def at(made: ShareCreated) -> str:
+    """Where programs read what a link shows."""
+    return f"/v1/shares/{made.token}"
+
+
 async def end(koda: World, session_id: str, made: ShareCreated, token: str) -> None:
     """Have a link end a second ago, as a clock would."""
     share = await koda.store.share(session_id, made.id)
@@ -64,8 +69,8 @@ async def test_who_has_a_link_sees_the_video_and_nothing_else(
     await ann.label(session_id, title="Ball")
     seq, activations = (await ann.session(session_id)).seq, closed.directory.activations
     made = await ann.share(session_id, label=" for  Bob ")
-    assert made.url == f"/v1/shares/{made.token}" and made.label == "for Bob" and not made.comments
-    seen = await anybody.get(made.url)
+    assert made.url == f"/w/{made.token}" and made.label == "for Bob" and not made.comments
+    seen = await anybody.get(at(made))
     assert seen.status_code == 200 and seen.headers["cache-control"] == "no-store"
     assert seen.json() == {
         "title": "Ball",
@@ -73,8 +78,8 @@ async def test_who_has_a_link_sees_the_video_and_nothing_else(
         "width": 1920,
         "height": 1080,
         "fps": 60.0,
-        "videoUrl": f"{made.url}/video",
-        "thumbnailUrl": f"{made.url}/thumbnail",
+        "videoUrl": f"{at(made)}/video",
+        "thumbnailUrl": f"{at(made)}/thumbnail",
         "comments": False,
         "expiresAt": None,
     }
@@ -90,7 +95,7 @@ async def test_who_has_a_link_sees_the_video_and_nothing_else(
         told = f"{answer.text}{answer.headers}" if answer is seen else str(answer.headers)
         assert session_id not in told and PROMPT not in told and made.job not in told
     assert (await anybody.get(f"/v1/sessions/{session_id}")).status_code == 401
-    assert (await anybody.get(f"{made.url}/files")).status_code == 404
+    assert (await anybody.get(f"{at(made)}/files")).status_code == 404
     assert await ann.download_shared(made.token, tmp_path / "ball.mp4") == len(whole.content)
     assert (await ann.session(session_id)).seq == seq and closed.directory.activations == activations
 
@@ -127,7 +132,7 @@ async def test_the_token_is_not_kept_and_not_told_again(
     await client.comment(made.token, "nice")
     monkeypatch.setattr(koda.storage, "size", broken)
     async with httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http:
-        assert (await http.get(f"{made.url}/video")).status_code == 500
+        assert (await http.get(f"{at(made)}/video")).status_code == 500
     logged = "".join(capsys.readouterr())
     assert "request failed" in logged and "/v1/shares/..." in logged
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -144,7 +149,7 @@ async def test_revoked_ended_and_unknown_are_answered_alike(
     session_id = await with_versions(closed, ann)
     lasting, short, revoked = [await ann.share(session_id, comments=True, lasts_s=60) for _ in range(3)]
     assert lasting.expires_at is not None and timedelta(0) < lasting.expires_at - now() <= timedelta(seconds=60)
-    assert (await anybody.get(revoked.url)).status_code == 200
+    assert (await anybody.get(at(revoked))).status_code == 200
     await ann.revoke_share(session_id, revoked.id)
     await end(closed, session_id, short, short.token)
     tokens = (revoked.token, short.token, "A" * 43, "short", "%20")
@@ -158,17 +163,17 @@ async def test_revoked_ended_and_unknown_are_answered_alike(
         told = {(each.status_code, each.json()["code"], each.json()["detail"]) for each in answers}
         assert len(told) == 1 and next(iter(told))[:2] == (404, "NOT_FOUND")
         if method == "GET":
-            assert (await anybody.get(f"{lasting.url}{path}")).status_code == 200
+            assert (await anybody.get(f"{at(lasting)}{path}")).status_code == 200
     listed = (await ann.shares(session_id)).shares
     assert [(each.id, each.ended) for each in listed] == [(short.id, True), (lasting.id, False)]
     with pytest.raises(NotFound):
         await ann.revoke_share(session_id, revoked.id)
     await ann.delete(session_id, undo_s=600)
-    assert (await anybody.get(lasting.url)).status_code == 404
+    assert (await anybody.get(at(lasting))).status_code == 404
     await ann.restore(session_id)
-    assert (await anybody.get(lasting.url)).status_code == 200
+    assert (await anybody.get(at(lasting))).status_code == 200
     await ann.delete(session_id)
-    assert (await anybody.get(lasting.url)).status_code == 404
+    assert (await anybody.get(at(lasting))).status_code == 404
 
 
 async def test_links_are_their_owners(closed: World, ann: KodaClient, anybody: httpx.AsyncClient) -> None:
@@ -195,23 +200,23 @@ async def test_comments_are_plain_text_for_the_owner_alone(
 ) -> None:
     session_id = await with_versions(closed, ann)
     silent, made = await ann.share(session_id), await ann.share(session_id, comments=True)
-    refused = await anybody.post(f"{silent.url}/comments", json={"text": "hi"})
+    refused = await anybody.post(f"{at(silent)}/comments", json={"text": "hi"})
     assert (refused.status_code, refused.json()["code"]) == (403, "COMMENTS_CLOSED")
     said = await anybody.post(
-        f"{made.url}/comments", json={"text": " <b>slower</b>\x1b[31m\nhere 🎬 ", "name": "Bob\n B", "at": 1.5}
+        f"{at(made)}/comments", json={"text": " <b>slower</b>\x1b[31m\nhere 🎬 ", "name": "Bob\n B", "at": 1.5}
     )
     assert said.status_code == 201 and said.json()["text"] == "<b>slower</b>[31m\nhere 🎬"
     detail = await ann.share_comments(session_id, made.id)
     (kept,) = detail.said
     assert (kept.name, kept.text, kept.at) == ("Bob B", said.json()["text"], 1.5)
     assert detail.commented == 1 and (await ann.share_comments(session_id, silent.id)).said == ()
-    assert "slower" not in (await anybody.get(made.url)).text
+    assert "slower" not in (await anybody.get(at(made))).text
     wrong = [{}, {"text": " "}, {"text": "x" * (MAX_COMMENT_CHARS + 1)}, {"text": "x", "at": -1}, {"text": "\x1b"}]
     for body in wrong:
-        assert (await anybody.post(f"{made.url}/comments", json=body)).status_code == 422, body
-    large = await anybody.post(f"{made.url}/comments", json={"text": "x" * 40_000})
+        assert (await anybody.post(f"{at(made)}/comments", json=body)).status_code == 422, body
+    large = await anybody.post(f"{at(made)}/comments", json={"text": "x" * 40_000})
     assert large.status_code == 413
-    emoji = await anybody.post(f"{made.url}/comments", json={"text": "🎬" * MAX_COMMENT_CHARS})
+    emoji = await anybody.post(f"{at(made)}/comments", json={"text": "🎬" * MAX_COMMENT_CHARS})
     assert emoji.status_code == 201
 
 

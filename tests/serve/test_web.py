@@ -33,7 +33,7 @@ async def page(tmp_path: Path, built: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_the_page_is_for_everybody_and_what_it_shows_is_not(page: httpx.AsyncClient) -> None:
-    for path in ("/", "/s/ses_1", "/t/grp_1"):
+    for path in ("/", "/s/ses_1", "/t/grp_1", "/w/token"):
         response = await page.get(path)
         assert response.status_code == 200 and response.headers["cache-control"] == "no-cache"
         assert response.text.startswith("<!doctype html>")
@@ -48,6 +48,17 @@ async def test_no_script_runs_but_its_own(page: httpx.AsyncClient) -> None:
     assert rules["default-src"] == "'none'" and rules["script-src"] == "'self'"
     assert rules["frame-ancestors"] == "'none'" and rules["frame-src"] == "http://127.0.0.1:8421"
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
+
+
+async def test_what_is_shared_may_stand_in_other_pages(
+    page: httpx.AsyncClient,
+) -> None:
+    shown, embedded = await page.get("/w/token"), await page.get("/w/token/embed")
+    for response in (shown, embedded):
+        assert response.status_code == 200 and "script-src 'self';" in response.headers["content-security-policy"]
+        assert response.headers["referrer-policy"] == "no-referrer" and response.headers["x-robots-tag"] == "noindex"
+    assert shown.headers["content-security-policy"].endswith("frame-ancestors 'none'")
+    assert embedded.headers["content-security-policy"].endswith("frame-ancestors *")
 
 
 async def test_what_never_changes_is_kept_and_the_rest_is_asked_for(page: httpx.AsyncClient) -> None:

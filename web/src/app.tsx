@@ -6,26 +6,57 @@ import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
+import { Mended } from './parts/mended';
 import { Navigation } from './parts/navigation';
 import { Toasts } from './parts/toasts';
-import { Compare } from './screens/compare';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
-import { Session } from './screens/session';
 import { SignIn } from './screens/sign-in';
-import { Takes } from './screens/takes';
 
-// what is not looked at first comes when it is
+// what is not looked at first comes when it is; the studio, where the first page leads, once somebody does anything there
+const studio = () => import('./screens/session');
+const Session = lazy(() => studio().then((module) => ({ default: module.Session })));
+const Compare = lazy(() => import('./screens/compare').then((module) => ({ default: module.Compare })));
+const Takes = lazy(() => import('./screens/takes').then((module) => ({ default: module.Takes })));
 const Renders = lazy(() => import('./screens/renders').then((module) => ({ default: module.Renders })));
+const Watch = lazy(() => import('./screens/watch').then((module) => ({ default: module.Watch })));
+const Embed = lazy(() => import('./screens/watch').then((module) => ({ default: module.Embed })));
 const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
 
+/** What somebody was sent is for whoever has its address; everything else is one's own. */
 export function App() {
+  return (
+    <Mended>
+      <Suspense fallback={<p className="p-8 text-muted">One moment…</p>}>
+        <Switch>
+          <Route path="/w/:token/embed">{({ token }) => <Embed key={token} token={token} />}</Route>
+          <Route path="/w/:token">{({ token }) => <Watch key={token} token={token} />}</Route>
+          <Route>
+            <Studio />
+          </Route>
+        </Switch>
+      </Suspense>
+    </Mended>
+  );
+}
+
+function Studio() {
   const login = useLogin();
   const link = useLink();
   const client = useQueryClient();
   useEffect(() => {
     if (link === 'signed-out') void client.invalidateQueries({ queryKey: LOGIN });
   }, [link, client]);
+
+  useEffect(() => {
+    const soon = () => void studio().catch(() => undefined); // it is asked for again where it is shown
+    document.addEventListener('pointerover', soon, { once: true });
+    document.addEventListener('keydown', soon, { once: true });
+    return () => {
+      document.removeEventListener('pointerover', soon);
+      document.removeEventListener('keydown', soon);
+    };
+  }, []);
 
   if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
   if (login.error?.status === 401) return <SignIn />;

@@ -59,7 +59,7 @@ async def create_share(body: MakeShare, row: OwnSession, deps: Deps) -> ShareCre
         created_at=at,
     )
     await deps.store.create_share(share, most=MAX_SHARES)
-    return ShareCreated(**_told(share), token=token, url=f"/v1/shares/{token}")
+    return ShareCreated(**_told(share), token=token, url=f"/w/{token}")
 
 
 @router.get("", operation_id="listShares", summary="List a session's links", responses=responses(401, 404, 422))

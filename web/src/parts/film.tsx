@@ -15,14 +15,16 @@ interface Shown {
   fps: number;
   scenes: Schemas['Plan']['scenes'];
   wide: number;
-  isOld: boolean;
+  isOld?: boolean;
   gone: () => void;
+  /** What moves it, where somebody else wants to know of that. */
+  reel?: Reel;
 }
 
 /** A video, moved by frames as the live page is. */
-export function Film({ src, poster, label, name, duration, fps, scenes, wide, isOld, gone }: Shown) {
+export function Film({ src, poster, label, name, duration, fps, scenes, wide, isOld = false, gone, reel: given }: Shown) {
   const video = useRef<HTMLVideoElement>(null);
-  const reel = useMemo(() => new Reel(fps), [fps]);
+  const reel = useMemo(() => given ?? new Reel(fps), [given, fps]);
   const { time, playing } = useSyncExternalStore(reel.watch, () => reel.shown);
   const [real, setReal] = useState(0);
   const [muted, setMuted] = useState(false);

@@ -1,6 +1,7 @@
-import { Keyboard, X } from 'lucide-react';
+import { Keyboard } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { Button } from './button';
+import { Dialog } from './dialog';
 
 const SWITCHED_OFF = 'koda.single-keys-off';
 const KEYS: [key: string, does: string][] = [
@@ -81,27 +82,9 @@ export function Keys() {
 }
 
 function KeyList({ close }: { close: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [on, setOn] = useState(singleKeys.on);
-  useEffect(() => dialog.current?.showModal(), []);
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby="keys"
-      className="card m-auto w-full max-w-sm p-6 text-text backdrop:bg-black/40"
-      onClose={close}
-      onClick={({ target }) => {
-        if (target === dialog.current) dialog.current?.close();
-      }}
-    >
-      <div className="flex items-center justify-between">
-        <h2 id="keys" className="font-semibold">
-          Keys
-        </h2>
-        <Button kind="quiet" aria-label="Close" className="px-2" onClick={() => dialog.current?.close()}>
-          <X aria-hidden className="size-4" />
-        </Button>
-      </div>
+    <Dialog title="Keys" close={close} className="max-w-sm">
       <dl className="mt-3 grid grid-cols-[auto_1fr] items-baseline gap-x-4 gap-y-2.5 text-sm">
         {KEYS.map(([key, does]) => (
           <div key={key} className="contents">
@@ -124,6 +107,6 @@ function KeyList({ close }: { close: () => void }) {
         />
         Single letters and digits are keys
       </label>
-    </dialog>
+    </Dialog>
   );
 }

@@ -9,6 +9,7 @@ import { Button } from './button';
 import { isForThePage, Key, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
+import { Share } from './share';
 
 export interface Props {
   session: SessionView;
@@ -213,6 +214,9 @@ function Preview({ session, send, busy }: Props) {
       </h2>
       <p className="text-sm text-muted">Render it in full, or say below what should be different.</p>
       <Rendering session={session} send={send} busy={busy} />
+      <div className="-ml-3">
+        <Share sessionId={session.id} />
+      </div>
     </section>
   );
 }
@@ -246,6 +250,7 @@ function Result({ session, send, busy }: Props) {
       >
         <Image aria-hidden className="size-4" /> Poster
       </a>
+      <Share sessionId={session.id} job={output.jobId} />
       {files.length > 0 && <Written sessionId={session.id} paths={files} />}
       <details className="text-sm">
         <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>

@@ -9,6 +9,7 @@ import { Button } from './button';
 import { useDraft } from './draft';
 import { useKey } from './keys';
 import { Said } from './said';
+import { Share } from './share';
 
 const NOTE_CHARS = 500;
 
@@ -179,6 +180,7 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
         <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
           <GitFork aria-hidden className="size-4" /> Go another way from here
         </Button>
+        <Share sessionId={session.id} job={version.jobId} />
       </div>
       <Differs sessionId={session.id} version={version} />
     </div>

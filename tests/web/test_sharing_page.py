@@ -1,0 +1,204 @@
+"""A video shown to others: a link made on its page, watched without a key, commented, embedded and revoked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from playwright.async_api import Browser, Page, expect
+from starlette.responses import HTMLResponse
+
+from koda_ray.client import KodaClient
+from koda_ray.config import Settings
+from tests.serve.scripted import VIDEO
+from tests.serve.test_sessions import until
+from tests.serve.test_versions import with_versions
+from tests.serve.world import World, serving, world
+from tests.web.axes import on_every_screen
+from tests.web.looking import SHOWN, looking
+from tests.web.test_queue import tabbed_to
+from tests.web.test_versions_page import FPS, film
+
+pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
+
+KEY = "k" * 32
+WIDE = "each => each.videoWidth || new Promise((found) => { each.onloadedmetadata = () => found(each.videoWidth); })"
+SOUGHT = """(each, time) => new Promise((found) => {
+    each.pause();
+    each.onseeked = () => found();
+    each.currentTime = time;
+})"""
+
+
+@pytest.fixture
+async def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """A server that asks for keys, with films that can be seen."""
+    monkeypatch.setitem(VIDEO, "final", film(tmp_path / "final.webm", light=60))
+    monkeypatch.setitem(VIDEO, "preview", film(tmp_path / "preview.webm", light=20))
+    async with world(tmp_path, KODA_WEB_PATH=Settings().web_path, KODA_API_KEYS=KEY) as found:
+        yield found
+
+
+@pytest.fixture
+async def session_id(closed: World) -> str:
+    async with KodaClient(closed.url, key=KEY) as client:
+        made = await with_versions(closed, client)
+        await client.accept(made)
+        await until(client, made, "complete")
+        await client.label(made, title="A red ball")
+        return made
+
+
+@asynccontextmanager
+async def owning(browser: Browser, koda: World, path: str) -> AsyncIterator[Page]:
+    """A page of who has the key."""
+    async with looking(browser, koda.url) as page:
+        await page.get_by_label("Key").fill(KEY)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("navigation", name="Places")).to_be_visible()
+        await page.goto(koda.url + path)
+        yield page
+
+
+async def linked(page: Page, label: str = "", *, comments: bool = True) -> str:
+    """Make a link in the dialog; return its address."""
+    await page.get_by_role("button", name="Share").first.click()
+    dialog = page.get_by_role("dialog", name="Share this video")
+    await dialog.get_by_label("Who is it for?").fill(label)
+    await dialog.get_by_label("They may comment").set_checked(comments)
+    await dialog.get_by_role("button", name="Make a link").dblclick()
+    await expect(dialog.get_by_role("group", name="The new link")).to_be_focused()
+    return await dialog.get_by_label("The link", exact=True).input_value()
+
+
+async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_revoked(
+    closed: World, session_id: str, browser: Browser
+) -> None:
+    woken = closed.directory.activations
+    async with owning(browser, closed, f"/s/{session_id}") as page:
+        address = await linked(page, "for Bob")
+        dialog = page.get_by_role("dialog", name="Share this video")
+        links = dialog.get_by_role("list", name="Links").get_by_role("listitem")
+        await expect(links).to_have_count(1)  # of a double click
+        await expect(links).to_contain_text("for Bob")
+        async with looking(browser, address) as guest:
+            await expect(guest.get_by_role("heading", name="A red ball")).to_be_visible()
+            await expect(guest).to_have_title("A red ball · koda")
+            video = guest.get_by_label("A red ball", exact=True)
+            assert await video.evaluate(WIDE) == 64
+            await guest.keyboard.press("ArrowRight")
+            await guest.keyboard.press("ArrowRight")
+            moment = guest.get_by_label("About this moment: 00:00.067")
+            await expect(moment).to_be_checked()
+            await guest.get_by_label("Your comment").fill("Slower here")
+            await guest.get_by_label("Your name").fill("Bob")
+            await guest.get_by_role("button", name="Send").dblclick()
+            sent = guest.get_by_role("list", name="What you said").get_by_role("listitem")
+            await expect(sent).to_have_count(1)
+            await expect(sent).to_contain_text("Bob · just now · 00:00.067")
+            await expect(guest.get_by_label("Your comment")).to_have_value("")
+            await guest.get_by_label("Your comment").fill("All of it is good")
+            await guest.get_by_label("About this moment").uncheck()
+            await guest.keyboard.press("Control+Enter")
+            await guest.get_by_label("Your comment").press("Control+Enter")
+            await expect(sent).to_have_count(2)
+            assert await guest.evaluate("document.cookie") == ""
+            await page.reload()
+            await page.get_by_role("button", name="Share").first.click()
+            await links.get_by_text("2 comments").click()
+            said = dialog.get_by_role("list", name="Comments of for Bob")
+            await expect(said).to_contain_text("Bob · just now · at 00:00.067")
+            await expect(said).to_contain_text("Slower here")
+            await dialog.get_by_role("button", name="Revoke for Bob").click()
+            await expect(dialog.get_by_role("group", name="Revoke for Bob")).to_contain_text(
+                "its 2 comments go with it"
+            )
+            await dialog.get_by_role("button", name="Revoke it").click()
+            await expect(links).to_have_count(0)
+            await guest.get_by_label("Your comment").fill("Too late")
+            await guest.get_by_role("button", name="Send").click()
+            await expect(guest.get_by_role("alert")).to_contain_text("there is nothing behind this link")
+            await expect(guest.get_by_label("Your comment")).to_have_value("Too late")
+            await guest.reload()
+            await expect(guest.get_by_role("heading", name="There is nothing to see here")).to_be_visible()
+    assert closed.directory.activations == woken
+
+
+async def test_the_keyboard_alone_makes_and_revokes_and_escape_leaves_one_thing(
+    closed: World, session_id: str, browser: Browser
+) -> None:
+    async with owning(browser, closed, f"/s/{session_id}") as page:
+        await page.keyboard.press("[")
+        await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+        opener = page.get_by_role("button", name="Share").first
+        await tabbed_to(page, opener)
+        await page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog", name="Share this video")
+        await tabbed_to(page, dialog.get_by_label("Who is it for?"))
+        await page.keyboard.type("Ann")
+        await page.keyboard.press("Enter")
+        await expect(dialog.get_by_role("group", name="The new link")).to_be_focused()
+        revoke = dialog.get_by_role("button", name="Revoke Ann")
+        await tabbed_to(page, revoke)
+        await page.keyboard.press("Enter")
+        await expect(dialog.get_by_role("group", name="Revoke Ann")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(revoke).to_be_focused()
+        await page.keyboard.press("Enter")
+        await tabbed_to(page, dialog.get_by_role("button", name="Revoke it"))
+        await page.keyboard.press("Enter")
+        await expect(dialog.get_by_role("list", name="Links")).to_have_count(0)
+        await page.keyboard.press("Escape")
+        await expect(dialog).to_have_count(0)
+        await expect(opener).to_be_focused()
+        await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+        async with KodaClient(closed.url, key=KEY) as client:
+            assert (await client.shares(session_id)).shares == ()
+
+
+async def test_a_versions_video_stands_in_a_page_of_others_and_the_page_around_it_does_not(
+    closed: World, session_id: str, browser: Browser
+) -> None:
+    async with owning(browser, closed, f"/s/{session_id}?v=1") as page:
+        await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+        address = await linked(page, comments=False)
+        dialog = page.get_by_role("dialog", name="Share this video")
+        await dialog.get_by_text("To put the video into another page").click()
+        code = await dialog.get_by_label("For another page", exact=True).input_value()
+    other = FastAPI()
+    framed = f'<iframe src="{address}"></iframe>'
+    other.add_api_route("/", lambda: HTMLResponse(f"<!doctype html><title>A paper</title>{code}{framed}"))
+    async with serving(other) as elsewhere:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(elsewhere.replace("127.0.0.1", "localhost"))
+        inside = page.frame_locator("iframe[title=Animation]")
+        video = inside.get_by_label("A red ball")
+        await expect(video).to_be_visible()
+        await video.evaluate("each => { each.muted = true; return each.play(); }")
+        await video.evaluate(SOUGHT, 10.5 / FPS)
+        assert abs(await video.evaluate(SHOWN) - 30) < 12  # frame 10 of the preview, which is as light as 20 and 10
+        refused = page.frames[2]
+        assert await refused.evaluate("document.body.innerText.includes('A red ball')") is False
+        await context.close()
+
+
+async def test_everybody_can_use_it(closed: World, session_id: str, browser: Browser) -> None:
+    async with owning(browser, closed, f"/s/{session_id}") as page:
+        address = await linked(page, "for Bob")
+        await on_every_screen(page)
+        async with looking(browser, address) as guest:
+            await expect(guest.get_by_role("heading", name="A red ball")).to_be_visible()
+            await guest.get_by_label("Your comment").fill("Slower here")
+            await guest.get_by_role("button", name="Send").click()
+            await expect(guest.get_by_role("list", name="What you said")).to_be_visible()
+            await on_every_screen(guest)
+            await guest.goto(f"{address}/embed")
+            await expect(guest.get_by_label("A red ball")).to_be_visible()
+            await on_every_screen(guest)
+            await guest.goto(address[:-3])
+            await expect(guest.get_by_role("alert")).to_be_visible()
+            await on_every_screen(guest)

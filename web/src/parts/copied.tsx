@@ -1,0 +1,34 @@
+import { Check, Copy } from 'lucide-react';
+import { useRef, useState } from 'react';
+import { Button } from './button';
+
+/** Text to be taken elsewhere. Where a browser gives pages no clipboard, which takes https, it is selected instead. */
+export function Copied({ label, text }: { label: string; text: string }) {
+  const field = useRef<HTMLInputElement>(null);
+  const [said, setSaid] = useState('');
+  const copy = async () => {
+    field.current?.select();
+    try {
+      await navigator.clipboard.writeText(text);
+      setSaid('Copied');
+    } catch {
+      setSaid('Press Ctrl C');
+    }
+  };
+  return (
+    <div className="flex items-center gap-2">
+      <input
+        ref={field}
+        readOnly
+        aria-label={label}
+        className="field min-w-0 flex-1 font-mono text-xs"
+        value={text}
+        onFocus={({ currentTarget }) => currentTarget.select()}
+      />
+      <Button className="shrink-0 px-3 text-sm" aria-label={`Copy: ${label}`} onClick={() => void copy()}>
+        {said === 'Copied' ? <Check aria-hidden className="size-4 text-good" /> : <Copy aria-hidden className="size-4" />}
+        <span role="status">{said || 'Copy'}</span>
+      </Button>
+    </div>
+  );
+}

@@ -1,0 +1,39 @@
+import { X } from 'lucide-react';
+import { type ReactNode, useEffect, useId, useRef } from 'react';
+import { Button } from './button';
+
+interface Props {
+  title: string;
+  close: () => void;
+  className?: string;
+  children: ReactNode;
+}
+
+/** Something that is looked at by itself: Escape, its button and a click beside it leave it. */
+export function Dialog({ title, close, className = 'max-w-lg', children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const name = useId();
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={name}
+      className={`card m-auto w-full p-6 text-text backdrop:bg-black/40 ${className}`}
+      onClose={close}
+      onKeyDown={(event) => event.key === 'Escape' && event.stopPropagation()} // it is meant for this, not for what this lies over
+      onClick={({ target }) => {
+        if (target === dialog.current) dialog.current?.close();
+      }}
+    >
+      <div className="flex items-center justify-between">
+        <h2 id={name} className="font-semibold">
+          {title}
+        </h2>
+        <Button kind="quiet" aria-label="Close" className="px-2" onClick={() => dialog.current?.close()}>
+          <X aria-hidden className="size-4" />
+        </Button>
+      </div>
+      {children}
+    </dialog>
+  );
+}

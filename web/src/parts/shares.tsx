@@ -1,0 +1,272 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
+import { ask, Problem, type Schemas } from '../api/client';
+import { ago } from '../api/words';
+import { Button } from './button';
+import { Copied } from './copied';
+import { Dialog } from './dialog';
+import { useDraft } from './draft';
+import { Remark } from './remark';
+import { Said } from './said';
+
+type ShareView = Schemas['ShareView'];
+type ShareCreated = Schemas['ShareCreated'];
+
+const DAY_S = 86_400;
+const LASTS: [seconds: number | null, words: string][] = [
+  [DAY_S, 'for a day'],
+  [7 * DAY_S, 'for a week'],
+  [30 * DAY_S, 'for 30 days'],
+  [null, 'until I revoke it'],
+];
+const LABEL_CHARS = 100;
+
+interface Props {
+  sessionId: string;
+  job: string | undefined;
+  close: () => void;
+}
+
+/** Make a link to a video, and see and revoke those that were made. */
+export function Shares({ sessionId, job, close }: Props) {
+  const [made, setMade] = useState<ShareCreated>();
+  return (
+    <Dialog title="Share this video" close={close}>
+      <p className="mt-1 text-sm text-muted">Whoever has the link sees the video, and nothing else of yours. Watching it starts nothing.</p>
+      {made ? <Made link={made} another={() => setMade(undefined)} /> : <Making sessionId={sessionId} job={job} made={setMade} />}
+      <Links sessionId={sessionId} job={job} removed={(id) => made?.id === id && setMade(undefined)} />
+    </Dialog>
+  );
+}
+
+function Making({ sessionId, job, made }: { sessionId: string; job: string | undefined; made: (link: ShareCreated) => void }) {
+  const client = useQueryClient();
+  const [lasts, setLasts] = useState<number | null>(7 * DAY_S);
+  const [comments, setComments] = useState(true);
+  const [label, setLabel] = useState('');
+  const making = useMutation<ShareCreated, Problem>({
+    mutationFn: () =>
+      ask(`/v1/sessions/${sessionId}/shares`, { method: 'POST', body: { ...(job ? { job } : {}), label, comments, lastsS: lasts } }),
+    onSuccess: async (link) => {
+      made(link);
+      await client.invalidateQueries({ queryKey: ['shares', sessionId] });
+    },
+  });
+  const make = (event: FormEvent) => {
+    event.preventDefault();
+    if (!making.isPending) making.mutate();
+  };
+  return (
+    <form onSubmit={make} className="mt-4 space-y-4">
+      <label className="block space-y-1.5">
+        <span className="block text-sm font-medium">
+          Who is it for? <span className="font-normal text-muted">Only you see this.</span>
+        </span>
+        <input className="field" maxLength={LABEL_CHARS} value={label} onChange={({ target }) => setLabel(target.value)} />
+      </label>
+      <div className="flex flex-wrap items-center gap-x-6 gap-y-3">
+        <label className="flex items-center gap-2.5 text-sm">
+          It works
+          <select
+            className="min-h-10 rounded-xl bg-sunken pr-8 pl-3"
+            value={String(lasts)}
+            onChange={({ target }) => setLasts(LASTS.find(([each]) => String(each) === target.value)?.[0] ?? null)}
+          >
+            {LASTS.map(([value, words]) => (
+              <option key={words} value={String(value)}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label className="flex min-h-10 cursor-pointer items-center gap-2.5 text-sm">
+          <input
+            type="checkbox"
+            className="size-4 accent-(--accent)"
+            checked={comments}
+            onChange={({ target }) => setComments(target.checked)}
+          />
+          They may comment
+        </label>
+      </div>
+      <Said problem={making.error} />
+      <Button kind="main" type="submit" disabled={making.isPending}>
+        Make a link
+      </Button>
+    </form>
+  );
+}
+
+function Made({ link, another }: { link: ShareCreated; another: () => void }) {
+  const group = useRef<HTMLDivElement>(null);
+  useEffect(() => group.current?.focus(), []);
+  const address = new URL(link.url, window.location.href).href;
+  const frame = `<iframe src="${address}/embed" width="640" height="360" style="border:0" allowfullscreen title="Animation"></iframe>`;
+  return (
+    <div ref={group} role="group" aria-label="The new link" tabIndex={-1} className="mt-4 space-y-3 rounded-xl bg-sunken p-4">
+      <p className="text-sm">Take it with you now: only whoever has it can tell it, this page cannot again.</p>
+      <Copied label="The link" text={address} />
+      <details className="text-sm">
+        <summary className="min-h-6 cursor-pointer text-muted">To put the video into another page</summary>
+        <div className="mt-2">
+          <Copied label="For another page" text={frame} />
+        </div>
+      </details>
+      <Button kind="quiet" className="-ml-3 hover:bg-line" onClick={another}>
+        Make another link
+      </Button>
+    </div>
+  );
+}
+
+function Links({ sessionId, job, removed }: { sessionId: string; job: string | undefined; removed: (id: string) => void }) {
+  const links = useQuery<Schemas['ShareList'], Problem>({
+    queryKey: ['shares', sessionId],
+    queryFn: () => ask(`/v1/sessions/${sessionId}/shares`),
+    staleTime: 0,
+  });
+  const shares = links.data?.shares ?? [];
+  const heading = useRef<HTMLHeadingElement>(null);
+  if (links.error) return <Said problem={links.error} />;
+  if (shares.length === 0) return null;
+  return (
+    <section aria-labelledby="links" className="mt-6 border-t border-line pt-4">
+      <h3 ref={heading} id="links" tabIndex={-1} className="w-fit text-sm font-medium">
+        {shares.length === 1 ? 'One link' : `${shares.length} links`}
+      </h3>
+      <ul aria-label="Links" className="mt-2 divide-y divide-line">
+        {shares.map((each) => (
+          <Link
+            key={each.id}
+            sessionId={sessionId}
+            share={each}
+            isOfAnother={job !== undefined && each.job !== job}
+            removed={() => {
+              removed(each.id);
+              heading.current?.focus(); // what had it is not there any more
+            }}
+          />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+interface LinkProps {
+  sessionId: string;
+  share: ShareView;
+  isOfAnother: boolean;
+  removed: () => void;
+}
+
+function Link({ sessionId, share, isOfAnother, removed }: LinkProps) {
+  const client = useQueryClient();
+  const [asked, setAsked, opener] = useDraft();
+  const revoking = useMutation<void, Problem>({
+    mutationFn: () => ask<void>(`/v1/sessions/${sessionId}/shares/${share.id}`, { method: 'DELETE' }).catch(unlessGone),
+    onSuccess: async () => {
+      removed();
+      await client.invalidateQueries({ queryKey: ['shares', sessionId] });
+    },
+  });
+  const name = share.label || 'A link';
+  const told = [
+    `made ${ago(share.createdAt, Date.now())}`,
+    share.ended ? 'ended' : share.expiresAt ? `works until ${day(share.expiresAt)}` : 'works until revoked',
+    isOfAnother && 'another video of this session',
+  ];
+  return (
+    <li className="py-3">
+      <div className="flex items-center gap-3">
+        <div className="mr-auto min-w-0">
+          <p className={`text-sm wrap-anywhere ${share.ended ? 'text-muted line-through' : ''}`}>{name}</p>
+          <p className="text-sm text-muted">{told.filter(Boolean).join(' · ')}</p>
+        </div>
+        {asked === undefined && (
+          <button
+            ref={opener}
+            type="button"
+            aria-label={`Revoke ${name}`}
+            className="min-h-9 shrink-0 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text"
+            onClick={() => setAsked('')}
+          >
+            Revoke
+          </button>
+        )}
+      </div>
+      {asked !== undefined && (
+        <Sure
+          name={name}
+          commented={share.commented}
+          problem={revoking.error}
+          revoke={() => revoking.isPending || revoking.mutate()}
+          leave={() => setAsked(undefined)}
+        />
+      )}
+      {share.commented > 0 && <Comments sessionId={sessionId} share={share} />}
+    </li>
+  );
+}
+
+interface SureProps {
+  name: string;
+  commented: number;
+  problem: Problem | null;
+  revoke: () => void;
+  leave: () => void;
+}
+
+/** What revoking a link means, said before it is done. */
+function Sure({ name, commented, problem, revoke, leave }: SureProps) {
+  const group = useRef<HTMLDivElement>(null);
+  useEffect(() => group.current?.focus(), []);
+  const keys = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape') return;
+    event.preventDefault(); // else the dialog goes with it
+    leave();
+  };
+  return (
+    <div ref={group} role="group" aria-label={`Revoke ${name}`} tabIndex={-1} className="mt-2 space-y-2 rounded-xl bg-sunken p-3 text-sm" onKeyDown={keys}>
+      <p>
+        Whoever has it sees nothing any more
+        {commented > 0 && `, and ${commented === 1 ? 'its comment goes' : `its ${commented} comments go`} with it`}.
+      </p>
+      <Said problem={problem} />
+      <div className="flex flex-wrap gap-1">
+        <button type="button" className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground" onClick={revoke}>
+          Revoke it
+        </button>
+        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={leave}>
+          Keep it
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+/** What was said with a link, read when somebody wants to. */
+function Comments({ sessionId, share }: { sessionId: string; share: ShareView }) {
+  const [isOpen, setOpen] = useState(false);
+  const found = useQuery<Schemas['ShareDetail'], Problem>({
+    queryKey: ['shares', sessionId, share.id, share.commented],
+    queryFn: () => ask(`/v1/sessions/${sessionId}/shares/${share.id}`),
+    enabled: isOpen,
+  });
+  return (
+    <details className="mt-1 text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary className="min-h-6 cursor-pointer text-accent">{share.commented === 1 ? 'One comment' : `${share.commented} comments`}</summary>
+      <Said problem={found.error} />
+      <ol aria-label={`Comments of ${share.label || 'a link'}`} className="mt-2 space-y-3">
+        {found.data?.said.map((each) => <Remark key={each.id} remark={each} />)}
+      </ol>
+    </details>
+  );
+}
+
+function day(time: string): string {
+  return new Date(time).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
+}
+
+function unlessGone(error: unknown): void {
+  if (!(error instanceof Problem && error.status === 404)) throw error;
+}

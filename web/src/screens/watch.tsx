@@ -1,0 +1,193 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, type KeyboardEvent, useMemo, useState, useSyncExternalStore } from 'react';
+import { ask, Problem, type Schemas } from '../api/client';
+import { Reel } from '../api/reel';
+import { frameAt, timecode } from '../api/timecode';
+import { seconds } from '../api/words';
+import { Button } from '../parts/button';
+import { Film } from '../parts/film';
+import { Remark } from '../parts/remark';
+import { Said } from '../parts/said';
+
+type SharedVideo = Schemas['SharedVideo'];
+type ShareCommentView = Schemas['ShareCommentView'];
+
+const COMMENT_CHARS = 2_000;
+const NAME_CHARS = 80;
+const NAMED = 'koda.name';
+const UNTITLED = 'An animation';
+const USUAL_FPS = 30;
+
+function useShared(token: string) {
+  return useQuery<SharedVideo, Problem>({
+    queryKey: ['shared', token],
+    queryFn: () => ask(shared(token), { credentials: 'omit' }), // the link is the key, whoever looks
+    retry: (count, { status }) => status === 0 && count < 3,
+    refetchOnWindowFocus: false,
+  });
+}
+
+/** One video, for whoever has its link. */
+export function Watch({ token }: { token: string }) {
+  const { data: video, error } = useShared(token);
+  return (
+    <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 lg:px-10">
+      <header className="flex h-16 items-center gap-2 text-lg font-semibold tracking-tight">
+        <img src="/koda.svg" alt="" className="size-6" /> koda
+      </header>
+      <main id="main" className="flex-1 pb-16">
+        {video ? <Watched token={token} video={video} /> : error ? <Nothing problem={error} /> : <p className="py-16 text-muted">One moment…</p>}
+      </main>
+    </div>
+  );
+}
+
+/** The video alone, for a frame in another page. */
+export function Embed({ token }: { token: string }) {
+  const { data: video, error } = useShared(token);
+  if (!video) return error ? <Nothing problem={error} /> : <p className="sr-only">One moment…</p>;
+  const title = video.title ?? UNTITLED;
+  return (
+    <main className="h-dvh bg-black">
+      <title>{`${title} · koda`}</title>
+      <h1 className="sr-only">{title}</h1>
+      <video
+        src={video.videoUrl}
+        poster={video.thumbnailUrl}
+        controls
+        playsInline
+        preload="metadata"
+        aria-label={title}
+        className="size-full object-contain"
+      />
+    </main>
+  );
+}
+
+function Nothing({ problem }: { problem: Problem }) {
+  const isGone = problem.status === 404;
+  return (
+    <div className="mx-auto max-w-md px-4 py-24 text-center">
+      <title>Nothing to see · koda</title>
+      <h1 className="text-2xl font-semibold tracking-tight">{isGone ? 'There is nothing to see here' : 'This does not work just now'}</h1>
+      <p role="alert" className="mt-3 text-muted">
+        {isGone ? 'The link was revoked, it has ended, or part of it is missing. Whoever sent it to you can make another one.' : problem.message}
+      </p>
+    </div>
+  );
+}
+
+function Watched({ token, video }: { token: string; video: SharedVideo }) {
+  const client = useQueryClient();
+  const { title, duration, width, height, comments, expiresAt } = video;
+  const fps = video.fps ?? USUAL_FPS;
+  const reel = useMemo(() => new Reel(fps), [fps]);
+  const name = title ?? UNTITLED;
+  const told = [
+    duration && seconds(duration),
+    width && height && `${width} × ${height}`,
+    video.fps && `${Number(video.fps.toFixed(2))} fps`,
+    expiresAt && `to be seen until ${new Date(expiresAt).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}`,
+  ];
+  return (
+    <div className={comments ? 'grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(20rem,24rem)]' : 'pt-2'}>
+      <title>{`${name.slice(0, 60)} · koda`}</title>
+      <div className="min-w-0 space-y-5">
+        <Film
+          src={video.videoUrl}
+          poster={video.thumbnailUrl}
+          label={name}
+          name={name.toLowerCase().replace(/[^a-z0-9]+/g, '-').slice(0, 40) || 'video'}
+          duration={duration ?? 0}
+          fps={fps}
+          scenes={[]}
+          wide={width && height ? width / height : 16 / 9}
+          gone={() => void client.invalidateQueries({ queryKey: ['shared', token] })}
+          reel={reel}
+        />
+        <div>
+          <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{name}</h1>
+          <p className="mt-1 text-sm text-muted tabular-nums">{told.filter(Boolean).join(' · ')}</p>
+        </div>
+      </div>
+      {comments && <Comments token={token} reel={reel} fps={fps} />}
+    </div>
+  );
+}
+
+/** A place to say something of the video, or of the frame that is shown. */
+function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number }) {
+  const { time } = useSyncExternalStore(reel.watch, () => reel.shown);
+  const [text, setText] = useState('');
+  const [name, setName] = useState(() => localStorage.getItem(NAMED) ?? '');
+  const [isOfMoment, setOfMoment] = useState(true);
+  const [said, setSaid] = useState<readonly ShareCommentView[]>([]);
+  const frame = frameAt(time, fps);
+  const sending = useMutation<ShareCommentView, Problem, { text: string; name: string; at: number | null }>({
+    mutationFn: (comment) => ask(`${shared(token)}/comments`, { method: 'POST', body: comment, credentials: 'omit' }),
+    onSuccess: (comment) => {
+      localStorage.setItem(NAMED, name);
+      setText('');
+      setSaid((before) => [...before, comment]);
+    },
+  });
+  const send = (event?: FormEvent) => {
+    event?.preventDefault();
+    if (text.trim() && !sending.isPending) sending.mutate({ text, name, at: isOfMoment ? frame / fps : null });
+  };
+  const keys = ({ key, ctrlKey, metaKey }: KeyboardEvent) => {
+    if (key === 'Enter' && (ctrlKey || metaKey)) send();
+  };
+  return (
+    <section aria-labelledby="comments" className="space-y-5">
+      <form onSubmit={send} className="card space-y-4 p-5">
+        <div>
+          <h2 id="comments" className="font-semibold">
+            What do you think?
+          </h2>
+          <p className="mt-1 text-sm text-muted">Only whoever sent you the link reads it.</p>
+        </div>
+        <textarea
+          aria-label="Your comment"
+          rows={4}
+          className="field resize-y"
+          maxLength={COMMENT_CHARS}
+          value={text}
+          onChange={({ target }) => setText(target.value)}
+          onKeyDown={keys}
+        />
+        <label className="flex min-h-6 cursor-pointer items-center gap-2.5 text-sm tabular-nums">
+          <input type="checkbox" className="size-4 accent-(--accent)" checked={isOfMoment} onChange={({ target }) => setOfMoment(target.checked)} />
+          About this moment: {timecode(frame / fps)}
+        </label>
+        <label className="block space-y-1.5">
+          <span className="block text-sm font-medium">
+            Your name <span className="font-normal text-muted">if you like</span>
+          </span>
+          <input className="field" autoComplete="name" maxLength={NAME_CHARS} value={name} onChange={({ target }) => setName(target.value)} />
+        </label>
+        <Said problem={sending.error} />
+        <Button kind="main" type="submit" disabled={sending.isPending || !text.trim()} title="Ctrl+Enter">
+          Send
+        </Button>
+      </form>
+      <p role="status" className="sr-only">
+        {said.length > 0 && 'Sent'}
+      </p>
+      {said.length > 0 && (
+        <div>
+          <h3 className="text-sm font-medium">Sent</h3>
+          <ol aria-label="What you said" className="mt-2 space-y-3">
+            {said.map((each) => (
+              <Remark key={each.id} remark={each} go={reel.seek} />
+            ))}
+          </ol>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function shared(token: string): string {
+  return `/v1/shares/${encodeURIComponent(token)}`;
+}
