@@ -204,7 +204,7 @@ def create_app(
         renders,
         usage,
     ):
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)  # included, all schemas would be made anew at a first request
     for module in (
         images,
         sandboxes,
@@ -217,7 +217,7 @@ def create_app(
         plugins,
         health,
     ):
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)  # included, all schemas would be made anew at a first request
     app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

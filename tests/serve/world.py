@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,31 @@ from tests.serve.scripted import ScriptedDirectory
 
 
 class QuietServer(uvicorn.Server):
-    """A server that leaves the test run's signal handlers alone."""
+    """A server that leaves the test run's signal handlers alone, and ends when it is told to, not at its next look."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._told = asyncio.Event()
+        super().__init__(config)
+
+    @property
+    def should_exit(self) -> bool:
+        return self._told.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        if value:
+            self._told.set()
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await self._told.wait()
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         yield
 
 
@@ -97,6 +118,7 @@ async def world(
             "STORAGE_PATH": folder / "storage",
             "DATABASE_PATH": folder / "koda.db",
             "KODA_DIRECTOR": "offline",
+            "KODA_WEB_PATH": folder / "no-page",
             **settings,
         }
     )

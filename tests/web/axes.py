@@ -30,7 +30,7 @@ async def examine(page: Page) -> None:
 async def on_every_screen(page: Page, look: Callable[[], Awaitable[None]] | None = None) -> None:
     """Examine a page on each screen in each scheme; ``look`` does more there."""
     for scheme in SCHEMES:
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour on its way is nobody's
         for width in WIDTHS:
             await page.set_viewport_size({"width": width, "height": 800})
             await examine(page)

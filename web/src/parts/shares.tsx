@@ -52,9 +52,12 @@ function Making({ sessionId, job, made }: { sessionId: string; job: string | und
       await client.invalidateQueries({ queryKey: ['shares', sessionId] });
     },
   });
+  const asked = useRef(false); // a double click is one link
   const make = (event: FormEvent) => {
     event.preventDefault();
-    if (!making.isPending) making.mutate();
+    if (asked.current) return;
+    asked.current = true;
+    making.mutate(undefined, { onError: () => (asked.current = false) });
   };
   return (
     <form onSubmit={make} className="mt-4 space-y-4">

@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, type KeyboardEvent, useMemo, useState, useSyncExternalStore } from 'react';
+import { type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
@@ -122,6 +122,7 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
   const [name, setName] = useState(() => localStorage.getItem(NAMED) ?? '');
   const [isOfMoment, setOfMoment] = useState(true);
   const [said, setSaid] = useState<readonly ShareCommentView[]>([]);
+  const isUnderWay = useRef(false); // a double click is one comment
   const frame = frameAt(time, fps);
   const sending = useMutation<ShareCommentView, Problem, { text: string; name: string; at: number | null }>({
     mutationFn: (comment) => ask(`${shared(token)}/comments`, { method: 'POST', body: comment, credentials: 'omit' }),
@@ -133,7 +134,9 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();
-    if (text.trim() && !sending.isPending) sending.mutate({ text, name, at: isOfMoment ? frame / fps : null });
+    if (!text.trim() || isUnderWay.current) return;
+    isUnderWay.current = true;
+    sending.mutate({ text, name, at: isOfMoment ? frame / fps : null }, { onSettled: () => (isUnderWay.current = false) });
   };
   const keys = ({ key, ctrlKey, metaKey }: KeyboardEvent) => {
     if (key === 'Enter' && (ctrlKey || metaKey)) send();
