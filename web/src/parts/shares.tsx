@@ -130,12 +130,14 @@ function Links({ sessionId, job, removed }: { sessionId: string; job: string | u
   });
   const shares = links.data?.shares ?? [];
   const heading = useRef<HTMLHeadingElement>(null);
+  const had = useRef(false);
+  had.current ||= shares.length > 0;
   if (links.error) return <Said problem={links.error} />;
-  if (shares.length === 0) return null;
+  if (!had.current) return null;
   return (
     <section aria-labelledby="links" className="mt-6 border-t border-line pt-4">
       <h3 ref={heading} id="links" tabIndex={-1} className="w-fit text-sm font-medium">
-        {shares.length === 1 ? 'One link' : `${shares.length} links`}
+        {shares.length === 0 ? 'No links' : shares.length === 1 ? 'One link' : `${shares.length} links`}
       </h3>
       <ul aria-label="Links" className="mt-2 divide-y divide-line">
         {shares.map((each) => (
