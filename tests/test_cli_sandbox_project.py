@@ -40,6 +40,7 @@ def place(tmp_path: Path) -> Iterator[TemplateWorkplace]:
     assert not list((tmp_path / "boxes").glob("*/sbx_*"))
 
 
+@pytest.mark.full
 def test_all_files_go_out_and_come_back(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     place.inside(box, "mkdir none; ln -s src link; printf x > 'src/ü x'")

@@ -149,6 +149,7 @@ def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> Non
     assert place.done("sandbox", "list", "--all").split("\t")[1] == f"{image} (removed)"
 
 
+@pytest.mark.full
 def test_files_go_in_and_come_out_as_they_are(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")
@@ -177,6 +178,7 @@ def test_files_go_in_and_come_out_as_they_are(place: Workplace) -> None:
         assert refused.status == status and said in refused.err and "Traceback" not in refused.err, refused
 
 
+@pytest.mark.full
 def test_a_command_ends_as_it_does_inside(place: Workplace) -> None:
     place.done("image", "create", "notes")
     box = place.done("sandbox", "create", "notes")

@@ -295,6 +295,7 @@ finally:
 """
 
 
+@pytest.mark.full
 def test_settings_and_keys_of_ones_own_never_reach_a_test(tmp_path: Path) -> None:
     sdk = Path(str(importlib.import_module("anthropic").__file__)).parent
     names = {name for file in sdk.rglob("*.py") for name in re.findall(r"\bANTHROPIC_[A-Z_]+", file.read_text())}

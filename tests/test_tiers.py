@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import Spent, too_long
+from tests.tiers import Spent, is_full, too_long
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,14 @@ from tests.tiers import Spent, too_long
 )
 def test_what_takes_too_long(spent: Spent, fails: bool) -> None:
     assert (too_long(spent) is not None) is fails
+
+
+def test_of_several_marks_the_closest_counts_but_where_all_of_a_class_is_meant(request: pytest.FixtureRequest) -> None:
+    item = request.node
+    assert not is_full(item)
+    item.add_marker(pytest.mark.full)
+    assert is_full(item)
+    item.add_marker(pytest.mark.quick, append=False)  # closer
+    assert not is_full(item)
+    item.add_marker(pytest.mark.full(all=True))
+    assert is_full(item)

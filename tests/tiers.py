@@ -1,7 +1,8 @@
 """Two tiers: quick tests, which every change passes, and everything (``--full``).
 
 A test is quick unless it, its class or its file is marked ``full``; of several marks the closest counts, so that a
-suite that many providers share marks what it is at heart as ``quick``, and a provider's class of it as ``full``.
+suite that many providers share marks what it is at heart as ``quick``, and a provider's class of it as ``full``, or as
+``full(all=True)`` where others of its kind stand for it with every change.
 Whoever names one test gets it, whatever it is marked.
 
 A quick test that takes long fails, since a tier of thousands stays quick in no other way. What counts is the processor
@@ -42,7 +43,8 @@ _PRESSURE = (Path("/proc/pressure/cpu"), Path("/proc/pressure/io"))
 
 def is_full(item: pytest.Item) -> bool:
     """Whether a test belongs to the full tier alone."""
-    return next((mark.name == "full" for mark in item.iter_markers() if mark.name in ("full", "quick")), False)
+    marks = [mark for mark in item.iter_markers() if mark.name in ("full", "quick")]
+    return bool(marks) and (marks[0].name == "full" or any(mark.kwargs.get("all", False) for mark in marks))
 
 
 def may_be_long(item: pytest.Item) -> bool:

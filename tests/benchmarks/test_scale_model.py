@@ -88,6 +88,7 @@ def test_ray_hands_out_one_task_at_a_time() -> None:
     assert tally.frames == pytest.approx(1000.0 * 60, rel=0.01), "a task a second, of a unit each"
 
 
+@pytest.mark.full
 def test_machines_that_are_taken_away_cost_what_they_had_begun_and_the_time_without_them() -> None:
     """Each hour of capture loses `lost_per_hour` times half of a unit and the wait for the next machine."""
     taken = replace(ONLY_FRAMES, lost_per_hour=6.0, away=120.0)
@@ -159,6 +160,7 @@ def test_the_chart_rises_with_the_browsers(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(told["losses_pct"]) == {"1", "10"}
 
 
+@pytest.mark.full
 @pytest.mark.needs("ffmpeg")
 async def test_what_a_unit_costs_is_measured_where_the_model_is_run() -> None:
     costs = await measure_unit_costs(coordinated=100)

@@ -119,6 +119,7 @@ def test_the_address_is_given_or_from_the_environment(monkeypatch: pytest.Monkey
     assert running_url() == "http://b"
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KODA_RUNFILE", str(tmp_path / "server.json"))
     monkeypatch.setenv("KODA_HOST", "0.0.0.0")

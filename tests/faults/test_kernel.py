@@ -110,7 +110,14 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
     assert faults(tmp_path, "--store", "json", "--seeds", 1, "--first", seeded["first"])["first"] == seeded["first"]
 
 
-@pytest.mark.parametrize("store", ["sqlite", "json", POSTGRES])
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sqlite",
+        pytest.param("json", marks=pytest.mark.full),
+        pytest.param("postgres", marks=[pytest.mark.needs("postgres"), pytest.mark.full]),
+    ],
+)
 def test_killed_at_forty_random_instants_the_job_is_done_once(tmp_path: Path, store: str) -> None:
     done = faults(tmp_path, "--store", store, "--kills", 40)
     assert clean(done) and killed(done, least=40)

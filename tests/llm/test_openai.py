@@ -43,6 +43,7 @@ class TestOpenAI(ProviderConformance):
         return over
 
 
+@pytest.mark.full
 class TestServerWithTheOtherNameForReasoning(TestOpenAI):
     @staticmethod
     def thinks_of(request: Any) -> list[str]:

@@ -263,7 +263,9 @@ _LATE = {
 }
 
 
-@pytest.mark.parametrize("meddled", [False, True], ids=["alone", "meddled"])
+@pytest.mark.parametrize(
+    "meddled", [pytest.param(False, marks=pytest.mark.full, id="alone"), pytest.param(True, id="meddled")]
+)
 @pytest.mark.parametrize("kind", _LATE)
 async def test_a_frame_that_comes_late_begins_when_it_came(browser: Browser, kind: str, meddled: bool) -> None:
     html = f"""{STYLE}<script>setTimeout(() => {{

@@ -57,6 +57,7 @@ def adopted(result: RenderResult) -> tuple[object, object]:
     return result.report["unitsAdopted"], result.report["unitsReused"]
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("change", "taken"),

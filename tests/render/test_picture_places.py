@@ -134,6 +134,7 @@ async def test_a_drawing_is_drawn_into_canvases_as_the_clock_says(either: Browse
     await page.close()
 
 
+@pytest.mark.full
 async def test_what_the_page_changes_is_what_it_wants_and_it_hears_of_nothing_else(either: Browser) -> None:
     names = {
         "an input": PLACES["an input"],

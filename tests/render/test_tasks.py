@@ -142,6 +142,7 @@ async def test_a_page_has_longer_to_become_ready_where_it_yields_to_others(
         await RenderJob(spec, context).run()
 
 
+@pytest.mark.full
 async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, storage: Storage) -> None:
     spec = small(await put_page(storage, "plain"), duration_s=60.0, fps=60)
     frames: list[int] = []

@@ -159,6 +159,7 @@ async def test_a_container_whose_making_is_cut_off_leaves_nothing(
     assert "running" in seen, "all were killed too early to show anything"
 
 
+@pytest.mark.full
 @pytest.mark.needs("docker")
 async def test_one_that_was_made_and_never_started_is_ours_and_goes(
     docker_provider: DockerProvider, docker_leftovers: DockerLeftovers, docker_address: str, boxes: Path

@@ -25,7 +25,7 @@ class TestDocker(SandboxConformance):
 
 
 @pytest.mark.needs("gvisor")
-@pytest.mark.full
+@pytest.mark.full(all=True)
 class TestGvisor(SandboxConformance):
     """With a kernel of its own for each container (runsc)."""
 

@@ -15,7 +15,7 @@ __all__ = ["server"]
 
 
 @pytest.mark.needs("e2b")
-@pytest.mark.full
+@pytest.mark.full(all=True)
 class TestE2B(SandboxConformance):
     """At the protocol server."""
 

@@ -66,7 +66,7 @@ def provider_of(
     )
 
 
-@pytest.mark.full
+@pytest.mark.full(all=True)
 class TestModal(SandboxConformance):
     """Every command runs in a machine of its own; the SDK's place is taken at its public surface."""
 

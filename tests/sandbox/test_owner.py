@@ -106,6 +106,7 @@ async def test_a_killed_owner_leaves_files_and_no_process(
     await sandbox.destroy()
 
 
+@pytest.mark.full
 async def test_one_that_another_process_runs_can_be_destroyed(
     owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
 ) -> None:
@@ -247,6 +248,7 @@ async def test_one_whose_folder_went_away_takes_its_processes_and_socket_along(
     await provider.destroy(sandbox.id)
 
 
+@pytest.mark.full
 async def test_whoever_destroys_one_shuts_the_doors_of_its_owner(
     owner: tuple[str, subprocess.Popen[str]], provider: LocalProvider, leftovers: Leftovers
 ) -> None:

@@ -105,6 +105,7 @@ async def test_the_frames_that_differ_are_named(koda: World, client: KodaClient,
     assert set(same.values) == {0.0}
 
 
+@pytest.mark.full
 async def test_videos_of_other_rates_are_compared_where_they_show_the_same_moment(
     koda: World, client: KodaClient, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ async def test_videos_of_other_rates_are_compared_where_they_show_the_same_momen
     assert apart(curve.values) == range(2 * APART.start, 2 * APART.stop)
 
 
+@pytest.mark.full
 async def test_what_was_found_out_is_kept_with_the_session(koda: World, client: KodaClient, tmp_path: Path) -> None:
     session_id, first, second = await two_versions(koda, client, tmp_path)
     before = await koda.store.stored_bytes("local")

@@ -203,6 +203,7 @@ async def test_a_session_from_the_prompt_to_the_video(api: Api, koda: World, hea
     assert isinstance(gone, models.Problem) and gone.code == "NOT_FOUND"
 
 
+@pytest.mark.full
 async def test_what_is_refused_is_read_as_a_problem(api: Api, koda: World, generated: str) -> None:
     models = api.models
     empty = await api("sessions.create_session", expect=422, body=models.CreateSession(prompt=" "))

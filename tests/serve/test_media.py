@@ -178,13 +178,12 @@ async def test_a_page_of_the_project_never_runs_here(
         assert kind.startswith(("text/plain", "application/octet-stream")), (path, kind)
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../../koda.db", "src/../../koda.db", "..", ".", "src//a", "a\0b", "x" * 5000, "src/"]
-)
-async def test_a_path_that_leaves_the_project_is_refused(client: KodaClient, finished: str, path: str) -> None:
-    with pytest.raises(InvalidPath) as error:
-        await client.read_file(finished, path)
-    assert error.value.context["status"] == 422 and len(error.value.message) < 500
+async def test_a_path_that_leaves_the_project_is_refused(client: KodaClient, finished: str) -> None:
+    outside = ("/etc/passwd", "../../koda.db", "src/../../koda.db", "..")
+    for path in (*outside, ".", "src//a", "a\0b", "x" * 5000, "src/"):
+        with pytest.raises(InvalidPath) as error:
+            await client.read_file(finished, path)
+        assert error.value.context["status"] == 422 and len(error.value.message) < 500, path
 
 
 async def test_a_file_that_does_not_exist(client: KodaClient, finished: str) -> None:

@@ -175,6 +175,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
             await own.close()
 
 
+@pytest.mark.full
 async def test_what_can_come_is_what_is_documented(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*OPERATIONS} == {
         operation["operationId"]

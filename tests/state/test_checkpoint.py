@@ -117,6 +117,7 @@ async def test_nothing_changed_writes_nothing(tmp_path: Path) -> None:
     assert storage.written == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("files", "why"),
     [

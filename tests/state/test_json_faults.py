@@ -284,6 +284,7 @@ async def refused(folder: Path) -> StorageError:
     return caught.value
 
 
+@pytest.mark.full
 async def test_a_log_that_ends_anywhere_loses_only_what_was_torn(folder: Path) -> None:
     log = log_of(folder)
     data = log.read_bytes()

@@ -23,7 +23,7 @@ from tests.state.records import active_session, say
 from tests.state.store_conformance import Connect, StoreConformance
 
 
-@pytest.mark.full
+@pytest.mark.full(all=True)
 class TestLibsql(StoreConformance):
     @pytest.fixture
     async def connect(self, libsql_url: str) -> AsyncIterator[Connect]:

@@ -150,6 +150,7 @@ async def test_migrations_go_down_to_nothing_and_up_again(store: SqlStore) -> No
     await new_session(store)
 
 
+@pytest.mark.full
 @step_by_step
 async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> None:
     mine = await active_session(store)

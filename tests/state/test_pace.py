@@ -43,6 +43,7 @@ async def test_one_key_is_written_once_a_second_and_others_meanwhile(strict: Str
     await storage.delete_prefix("paced")
 
 
+@pytest.mark.full
 async def test_it_goes_with_storage_to_other_processes_which_are_refused_and_try_again(strict: StrictBucket) -> None:
     """Two that write one key know nothing of each other: both are told to wait, and whoever writes tries again."""
     one = r2(strict)

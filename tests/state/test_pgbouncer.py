@@ -15,14 +15,13 @@ from tests.state.records import active_session
 from tests.state.store_conformance import Connect, StoreConformance
 
 
-@pytest.mark.full
+@pytest.mark.full(all=True)
 class TestPgBouncer(StoreConformance):
     @pytest.fixture
     async def connect(self, pgbouncer_url: str) -> AsyncIterator[Connect]:
         async with connecting(pgbouncer_url) as connect:
             yield connect
 
-    @pytest.mark.quick
     async def test_many_stores_share_a_few_connections(self, connect: Connect, postgres_url: str) -> None:
         stores = [await connect() for _ in range(10)]
         for _ in range(10):  # often enough for a driver to prepare what it says, on whatever connection it has then

@@ -212,6 +212,7 @@ def test_settings_choose_and_hide(tmp_path: Path) -> None:
     assert "access-1" not in repr(bucket)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "key"), [("AES256", None), ("aws:kms", "alias/koda")])
 async def test_everything_in_a_bucket_is_encrypted_as_the_settings_say(
     s3_endpoint: str, tmp_path: Path, kind: str, key: str | None
