@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from koda_ray import commands
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
+from tests.serve.scripted import VIDEO
 from tests.serve.world import World, world
 from tests.web.lives import live, running_in
 
@@ -31,6 +33,7 @@ AXE_PLACES = tuple(
 )
 IN_VIEW = 10
 _LIVE_FPS = 60
+_FILM_FPS = 30
 ASLEEP = 5
 PROMPT = "textarea[aria-label='What should move']"
 _WHEN_USABLE = """(() => {
@@ -63,10 +66,32 @@ _WHEN_SOUGHT = """([frame, fps]) => new Promise((done) => {
 })"""
 
 
+_DRIFT = """([fps, seconds]) => new Promise((done) => {
+  const videos = ['A', 'B'].map((name) => document.querySelector(`video[aria-label^="${name}:"]`));
+  const drawn = [];
+  const hear = (which) => videos[which].requestVideoFrameCallback((_, { mediaTime }) => {
+    drawn[which] = mediaTime;
+    hear(which);
+  });
+  [0, 1].forEach(hear);
+  let begun, worst = 0;
+  const look = (now) => {
+    if (drawn[0] !== undefined && drawn[1] !== undefined && videos.every(({ paused }) => !paused)) {
+      begun ??= now;
+      worst = Math.max(worst, Math.abs(drawn[0] - drawn[1]) * fps);
+      if (now - begun > seconds * 1000) return done(worst);
+    }
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
+
+
 async def figures(*, quick: bool) -> dict[str, float]:
     """Measure all; ``event_to_paint_ms`` is the 95th percentile from an event's commit to the frame that shows it.
 
-    ``seek_to_paint_ms`` is the same from the slider of a live page, 640 x 360 pixels large, to its frame.
+    ``seek_to_paint_ms`` is the same from the slider of a live page, 640 x 360 pixels large, to its frame;
+    ``compare_max_drift_frames`` is by how many frames two videos that play beside each other were ever apart.
     """
     samples = 5 if quick else 30
     program = str(find_browser(Settings().chromium_path).path)
@@ -79,6 +104,7 @@ async def figures(*, quick: bool) -> dict[str, float]:
                     "ready_ms": await _ready_ms(browser, koda.url, samples),
                     "event_to_paint_ms": await _event_to_paint_ms(browser, koda, samples),
                     "seek_to_paint_ms": await _seek_to_paint_ms(browser, samples * 4),
+                    "compare_max_drift_frames": await _compare_max_drift_frames(browser, koda, 2 if quick else 5),
                     "idle_night_processes": await _idle_night_processes(browser, koda, 3 if quick else 30),
                     "axe_violations": await _axe_violations(browser, koda, quick=quick),
                 }
@@ -158,6 +184,43 @@ async def _seek_to_paint_ms(browser: Browser, samples: int) -> float:
             await page.close()
     taken.sort()
     return round(taken[math.ceil(0.95 * len(taken)) - 1])
+
+
+async def _compare_max_drift_frames(browser: Browser, koda: World, seconds: float) -> float:
+    """Have two versions play beside each other, from their first frame on."""
+    before = dict(VIDEO)
+    page = await browser.new_page()
+    try:
+        VIDEO["preview"] = await asyncio.to_thread(_film)
+        await _begun(page, koda, "A ball to compare")
+        for name in ("Answer", "Make this"):
+            await page.get_by_role("button", name=name).wait_for()
+            if name == "Answer":
+                await page.get_by_role("radio").first.check()
+            await page.get_by_role("button", name=name).click()
+        await page.get_by_role("heading", name="Here is a preview").wait_for()
+        await page.get_by_label("What should be different").fill("red")
+        await page.get_by_role("button", name="Send", exact=True).click()
+        await page.get_by_role("link", name="Compare").click()
+        await page.get_by_role("slider", name="Frame").wait_for()
+        measured = asyncio.create_task(page.evaluate(_DRIFT, [_FILM_FPS, seconds]))
+        await page.get_by_role("button", name="Play", exact=True).click()
+        return round(float(await measured), 2)
+    finally:
+        VIDEO.update(before)
+        await page.close()
+
+
+def _film() -> bytes:
+    """Make a film of which each frame is another."""
+    with tempfile.TemporaryDirectory(prefix="koda-face-") as folder:
+        path = Path(folder) / "film.webm"
+        drawn = f"testsrc2=s=640x360:r={_FILM_FPS}:d=8"
+        codec = ["-c:v", "libvpx", "-deadline", "realtime", "-b:v", "1M", "-g", "30"]
+        subprocess.run(
+            ["ffmpeg", "-y", "-loglevel", "error", "-f", "lavfi", "-i", drawn, *codec, str(path)], check=True
+        )
+        return path.read_bytes()
 
 
 async def _idle_night_processes(browser: Browser, koda: World, seconds: float) -> float:

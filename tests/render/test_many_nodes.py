@@ -287,6 +287,30 @@ async def test_an_actor_that_waits_for_nodes_that_are_gone_is_lost(raylets: Rayl
     assert not await presence.is_lost(again)
 
 
+@ray.remote(num_cpus=0, resources={CHROMIUM_RESOURCE: 1}, max_restarts=-1)
+class Starting:
+    """Has begun to start, and does not come to an end of it."""
+
+    def __init__(self, begun: str) -> None:
+        Path(begun).touch()
+        time.sleep(3600)
+
+
+async def test_an_actor_whose_machine_goes_while_it_starts_is_lost(raylets: Raylets, tmp_path: Path) -> None:
+    presence = Presence()
+    await asyncio.to_thread(raylets.add)
+    passed_over = frozenset(node["NodeID"] for node in ray.nodes() if node["Resources"].get(CHROMIUM_RESOURCE))
+    last = await asyncio.to_thread(raylets.add)
+    handle = Starting.options(**without(passed_over)).remote(str(tmp_path / "begun"))
+    await until((tmp_path / "begun").exists, seconds=120)
+    assert not await presence.is_lost(handle)
+    await asyncio.to_thread(last.kill)
+    async with asyncio.timeout(240):
+        while not await presence.is_lost(handle):
+            await asyncio.sleep(0.2)
+    ray.kill(handle)
+
+
 def another_ffmpeg(tmp_path: Path) -> Path:
     """A folder with an FFmpeg that says that it is a newer one, and works as the one that there is."""
     there = Path(cast("str", shutil.which("ffmpeg")))

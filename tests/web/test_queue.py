@@ -184,6 +184,9 @@ async def test_pages_and_rows_of_batches_stand_with_them(koda: World, browser: B
             await expect(waiting).to_have_count(39)
             await page.get_by_role("link", name="Under way").click()
             await expect(rows(page)).to_have_count(39)
+            await page.get_by_role("button", name=f"Cancel the batch of {name}, row 2", exact=True).click()
+            await page.get_by_role("button", name="Cancel them all").click()
+            await expect(page.get_by_text("Nothing is under way.")).to_be_visible()
         await koda.directory.close()
 
 

@@ -127,6 +127,15 @@ export function useOrders(render: RenderSummary) {
   return { give: (order: Order['name']) => isPending || mutate(order), isPending, problem: error };
 }
 
+/** Have all that is left of a batch cancelled; asked for again, it is the same. */
+export function useBatchCancelled(id: string) {
+  const client = useQueryClient();
+  return useMutation<unknown, Problem>({
+    mutationFn: () => ask(`/v1/renders/batches/${id}/cancel`, { method: 'POST' }),
+    onSettled: () => client.invalidateQueries({ queryKey: ['renders'] }),
+  });
+}
+
 let asked = Promise.resolve(true);
 
 /** Whether something is still kept, as far as the server says; one is asked about after the other. */

@@ -1,10 +1,11 @@
-import { Download, FileText, Film, RotateCcw, Square } from 'lucide-react';
+import { Download, FileText, Film, RotateCcw, Square, SquareStack } from 'lucide-react';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { isKept, useOrders } from '../api/queue';
+import { isKept, useBatchCancelled, useOrders } from '../api/queue';
 import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
 import { ago } from '../api/words';
 import { Button } from './button';
+import { useDraft } from './draft';
 import { Said } from './said';
 
 const QUIET = 'inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text';
@@ -130,6 +131,7 @@ function Orders({ render, name, gone }: { render: RenderSummary; name: string; g
           <Square aria-hidden className="size-4" />,
           render.kind === 'preview' ? 'Stops what the agents are making; what was there before is kept' : 'What is rendered is kept for the next time',
         )}
+      {!isOver(render) && render.batchId && <Batch key={render.batchId} id={render.batchId} name={name} />}
       {canAgain(render) && order('again', 'Render again:', 'Again', <RotateCcw aria-hidden className="size-4" />, 'The same once more')}
       {render.status === 'succeeded' && render.kind === 'render' && (
         <a className={QUIET} href={`${render.stateUrl}/report?format=html`} target="_blank" rel="noreferrer" aria-label={`Report on ${name}`}>
@@ -149,6 +151,48 @@ function Orders({ render, name, gone }: { render: RenderSummary; name: string; g
           <Said problem={orders.problem} />
         </div>
       )}
+    </div>
+  );
+}
+
+/** All that is left of a batch is cancelled at once, where somebody says so twice. */
+function Batch({ id, name }: { id: string; name: string }) {
+  const [asked, setAsked, opener] = useDraft();
+  const group = useRef<HTMLDivElement>(null);
+  const cancelling = useBatchCancelled(id);
+  const isAsked = asked !== undefined;
+  useEffect(() => {
+    if (isAsked) group.current?.focus();
+  }, [isAsked]);
+  if (!isAsked)
+    return (
+      <button ref={opener} type="button" className={QUIET} aria-label={`Cancel the batch of ${name}`} title="All that is left of its batch" onClick={() => setAsked('')}>
+        <SquareStack aria-hidden className="size-4" /> Cancel the batch
+      </button>
+    );
+  return (
+    <div
+      ref={group}
+      role="group"
+      aria-label="Cancel the batch"
+      tabIndex={-1}
+      className="w-full space-y-2 rounded-xl bg-sunken p-3 text-sm"
+      onKeyDown={({ key }) => key === 'Escape' && setAsked(undefined)}
+    >
+      {cancelling.error ? <Said problem={cancelling.error} /> : <p>Every video of this batch that is not done is cancelled. What is done stays.</p>}
+      <div className="flex flex-wrap gap-1">
+        <button
+          type="button"
+          className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground"
+          aria-disabled={cancelling.isPending}
+          onClick={() => cancelling.isPending || cancelling.mutate()}
+        >
+          Cancel them all
+        </button>
+        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={() => setAsked(undefined)}>
+          Go on
+        </Button>
+      </div>
     </div>
   );
 }
