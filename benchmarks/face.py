@@ -70,7 +70,7 @@ _DRIFT = """([fps, seconds]) => new Promise((done) => {
   const videos = ['A', 'B'].map((name) => document.querySelector(`video[aria-label^="${name}:"]`));
   const drawn = [];
   const hear = (which) => videos[which].requestVideoFrameCallback((_, { mediaTime }) => {
-    drawn[which] = mediaTime;
+    drawn[which] = Math.round(mediaTime * fps); // a container's times are whole milliseconds
     hear(which);
   });
   [0, 1].forEach(hear);
@@ -78,7 +78,7 @@ _DRIFT = """([fps, seconds]) => new Promise((done) => {
   const look = (now) => {
     if (drawn[0] !== undefined && drawn[1] !== undefined && videos.every(({ paused }) => !paused)) {
       begun ??= now;
-      worst = Math.max(worst, Math.abs(drawn[0] - drawn[1]) * fps);
+      worst = Math.max(worst, Math.abs(drawn[0] - drawn[1]));
       if (now - begun > seconds * 1000) return done(worst);
     }
     requestAnimationFrame(look);
@@ -205,7 +205,7 @@ async def _compare_max_drift_frames(browser: Browser, koda: World, seconds: floa
         await page.get_by_role("slider", name="Frame").wait_for()
         measured = asyncio.create_task(page.evaluate(_DRIFT, [_FILM_FPS, seconds]))
         await page.get_by_role("button", name="Play", exact=True).click()
-        return round(float(await measured), 2)
+        return float(await measured)
     finally:
         VIDEO.update(before)
         await page.close()

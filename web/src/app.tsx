@@ -50,12 +50,9 @@ function Studio() {
 
   useEffect(() => {
     const soon = () => void studio().catch(() => undefined); // it is asked for again where it is shown
-    document.addEventListener('pointerover', soon, { once: true });
-    document.addEventListener('keydown', soon, { once: true });
-    return () => {
-      document.removeEventListener('pointerover', soon);
-      document.removeEventListener('keydown', soon);
-    };
+    const signs = ['pointermove', 'pointerdown', 'keydown'] as const;
+    for (const sign of signs) document.addEventListener(sign, soon, { once: true });
+    return () => signs.forEach((sign) => document.removeEventListener(sign, soon));
   }, []);
 
   if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
