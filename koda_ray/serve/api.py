@@ -203,9 +203,6 @@ def create_app(
         batches,
         renders,
         usage,
-    ):
-        app.router.routes.extend(module.router.routes)  # included, all schemas would be made anew at a first request
-    for module in (
         images,
         sandboxes,
         sandbox_files,
@@ -217,7 +214,8 @@ def create_app(
         plugins,
         health,
     ):
-        app.router.routes.extend(module.router.routes)  # included, all schemas would be made anew at a first request
+        # not included, for which FastAPI would make all their schemas anew at an application's first request
+        app.router.routes.extend(module.router.routes)
     app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,28 @@ __all__ = ["is_page", "web_router"]
 _INDEX = "index.html"
 _HASHED = "page/"
 _PAGES = ("/", "/renders", "/assets", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
-_WATCHED, _EMBEDDED = "/w/{token}", "/w/{token}/embed"
+_WATCHED = ("/w/{token}", "/w/{token}/embed")
+_EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")
+_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "style-src-attr": "'unsafe-inline'",  # a width in a style attribute runs nothing
+    "img-src": "'self' data: blob:",
+    "media-src": "'self' blob:",
+    "font-src": "'self'",
+    "connect-src": "'self'",
+    "frame-src": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+}
+"""The page's own scripts alone, and no other page around it."""
+_HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 _PRIVATE = {"Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
 """Of a page whose address is a key: it is told to nobody."""
 _NOTHING: Mapping[str, str] = {}
@@ -63,22 +85,23 @@ def web_router(folder: Path) -> APIRouter:
     index = files.pop(_INDEX, None)
     router = APIRouter(include_in_schema=False)
 
-    async def shown(request: Request, *, framed_by: str = "'none'", more: Mapping[str, str] = _NOTHING) -> Response:
-        headers = {"Cache-Control": "no-cache", **await _policy(request, deps_of(request), framed_by), **more}
+    async def shown(request: Request, policy: Mapping[str, str], more: Mapping[str, str] = _NOTHING) -> Response:
+        told = "; ".join(f"{name} {value}" for name, value in {**_POLICY, **policy}.items())
+        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": told, **_HEADERS, **more}
         if index is None:
             return HTMLResponse(_NOT_BUILT, status_code=503, headers=headers)
         return _answer(request, index, headers)
 
     async def page(request: Request) -> Response:
-        return await shown(request)
+        return await shown(request, await _reaches(request, deps_of(request)))
 
     async def watched(request: Request) -> Response:
-        return await shown(request, more=_PRIVATE)
+        path = request.url.path
+        # as the page reads it, which decodes nothing: whatever else comes to this answer is the studio there
+        is_embed = _EMBED.fullmatch(path) is not None and request.scope.get("raw_path") == path.encode()
+        return await shown(request, {"frame-ancestors": "*"} if is_embed else _NOTHING, _PRIVATE)
 
-    async def embedded(request: Request) -> Response:
-        return await shown(request, framed_by="*", more=_PRIVATE)
-
-    for path, answer in (*((path, page) for path in _PAGES), (_WATCHED, watched), (_EMBEDDED, embedded)):
+    for path, answer in (*((path, page) for path in _PAGES), *((path, watched) for path in _WATCHED)):
         router.add_api_route(path, answer, methods=["GET", "HEAD"])
 
     def added(name: str, file: _File) -> None:
@@ -110,26 +133,10 @@ def _read(path: Path) -> _File:
     return _File(body, zipped, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-async def _policy(request: Request, deps: ApiDeps, framed_by: str) -> dict[str, str]:
-    """Return the headers under which the page runs: its own scripts alone, and frames of the preview alone."""
+async def _reaches(request: Request, deps: ApiDeps) -> dict[str, str]:
+    """Return what one's own pages may show beside what is of the server: previews, and videos in a bucket."""
     shown, bucket = preview_origin(request, deps), await bucket_origin(deps)
-    rules = {
-        "default-src": "'none'",
-        "script-src": "'self'",
-        "style-src": "'self'",
-        "style-src-attr": "'unsafe-inline'",  # a width in a style attribute runs nothing
-        "img-src": "'self' data: blob:",
-        "media-src": " ".join(["'self' blob:", *([bucket] if bucket else ())]),
-        "font-src": "'self'",
-        "connect-src": "'self'",
-        "frame-src": shown or "'none'",
-        "base-uri": "'none'",
-        "form-action": "'self'",
-        "frame-ancestors": framed_by,
-    }
     return {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in rules.items()),
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Referrer-Policy": "same-origin",
-        "X-Content-Type-Options": "nosniff",
+        "media-src": " ".join(["'self' blob:", *([bucket] if bucket else ())]),
+        "frame-src": shown or "'none'",
     }

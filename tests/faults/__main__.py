@@ -13,19 +13,17 @@ import itertools
 import json
 import os
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType
 
 from tests import postgres, sqld
+from tests.faults.kernel import ending
 from tests.faults.kernel.broken import BROKEN
 from tests.faults.kernel.campaign import STORES, Campaign, StoreKind
 from tests.faults.kernel.runs import Death, Disturbances, JobTally, each_nth, random_plan
 
-_CUTS = (signal.SIGINT, signal.SIGTERM)
 _SERVERS = {"postgres": postgres.why_missing, "libsql": sqld.why_missing}
 
 
@@ -61,8 +59,7 @@ def main() -> int:
     if given.broken is not None:
         BROKEN[given.broken]()
     began = time.monotonic()
-    for number in _CUTS:
-        signal.signal(number, _cut_off)
+    ending.heed()
     with Campaign.of(stores) as campaign:
         tally = _done(given, stores, campaign)
     report = {**tally.report(), "stores": stores, "first": given.first, "seconds": round(time.monotonic() - began, 1)}
@@ -72,13 +69,6 @@ def main() -> int:
     sys.stdout.write(json.dumps(shown) + "\n")
     sys.stderr.write("".join(f"{note}\n" for note in tally.notes))
     return 0 if tally.good else 1
-
-
-def _cut_off(number: int, _: FrameType | None) -> None:
-    """End, with all that was begun; whoever asks again while that goes on is not heard. Forks do the same."""
-    for each in _CUTS:
-        signal.signal(each, signal.SIG_IGN)
-    raise SystemExit(128 + number)
 
 
 def _done(given: argparse.Namespace, stores: list[StoreKind], campaign: Campaign) -> JobTally:

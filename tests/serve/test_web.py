@@ -58,6 +58,8 @@ async def test_what_is_shared_may_stand_in_other_pages(
         assert response.status_code == 200 and "script-src 'self';" in response.headers["content-security-policy"]
         assert response.headers["referrer-policy"] == "no-referrer" and response.headers["x-robots-tag"] == "noindex"
     assert shown.headers["content-security-policy"].endswith("frame-ancestors 'none'")
+    for path in ("/w/token/embed%0A", "/w/%ff/embed", "/w/token/%65mbed"):  # the page would take none of them for it
+        assert (await page.get(path)).headers.get("content-security-policy", "'none'").endswith("'none'"), path
     assert embedded.headers["content-security-policy"].endswith("frame-ancestors *")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,9 +103,9 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             await expect(guest.get_by_label("Your comment")).to_have_value("")
             await guest.get_by_label("Your comment").fill("All of it is good")
             await guest.get_by_label("About this moment").uncheck()
-            await guest.keyboard.press("Control+Enter")
             await guest.get_by_label("Your comment").press("Control+Enter")
             await expect(sent).to_have_count(2)
+            await expect(guest.get_by_label("Your comment")).to_be_focused()
             assert await guest.evaluate("document.cookie") == ""
             await page.reload()
             await page.get_by_role("button", name="Share").first.click()
@@ -118,6 +119,7 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             )
             await dialog.get_by_role("button", name="Revoke it").click()
             await expect(links).to_have_count(0)
+            await expect(dialog.get_by_role("heading", name="No links")).to_be_focused()
             await guest.get_by_label("Your comment").fill("Too late")
             await guest.get_by_role("button", name="Send").click()
             await expect(guest.get_by_role("alert")).to_contain_text("there is nothing behind this link")
@@ -184,8 +186,9 @@ async def test_a_versions_video_stands_in_a_page_of_others_and_the_page_around_i
         await video.evaluate(SOUGHT, 10.5 / FPS)
         frame_10 = (20 + 10 - 16) * 255 / 219  # of the preview, in limited range
         assert abs(await video.evaluate(SHOWN) - frame_10) < 6
-        refused = page.frames[2]
-        assert await refused.evaluate("document.body.innerText.includes('A red ball')") is False
+        async with asyncio.timeout(60):
+            while not page.frames[2].url.startswith("chrome-error:"):
+                await asyncio.sleep(0.05)
         await context.close()
 
 

@@ -23,7 +23,7 @@ const Watch = lazy(() => import('./screens/watch').then((module) => ({ default: 
 const Embed = lazy(() => import('./screens/watch').then((module) => ({ default: module.Embed })));
 const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
 
-/** What somebody was sent is for whoever has its address; everything else is one's own. */
+/** What somebody was sent is for whoever has its address; everything else is one's own, and in no other page's frame. */
 export function App() {
   return (
     <Mended>
@@ -31,9 +31,7 @@ export function App() {
         <Switch>
           <Route path="/w/:token/embed">{({ token }) => <Embed key={token} token={token} />}</Route>
           <Route path="/w/:token">{({ token }) => <Watch key={token} token={token} />}</Route>
-          <Route>
-            <Studio />
-          </Route>
+          <Route>{window.top === window.self && <Studio />}</Route>
         </Switch>
       </Suspense>
     </Mended>

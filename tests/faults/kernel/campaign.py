@@ -26,7 +26,7 @@ from koda_ray.state.sql import SqlStore
 from tests import postgres, sqld
 from tests.agent.scripted import Given
 from tests.agent.warm import load_all, one_certificate
-from tests.faults.kernel import outside
+from tests.faults.kernel import ending, outside
 from tests.faults.kernel.life import KernelJob, fork
 from tests.faults.kernel.runs import Disturbances, JobTally, run
 from tests.faults.kernel.work import decide
@@ -121,6 +121,7 @@ class Campaign:
         total = JobTally()
         try:
             while running:
+                ending.look()
                 for told in select.select(list(running), [], [])[0]:
                     pid, data = running[told]
                     part = os.read(told, 1 << 16)
@@ -138,6 +139,7 @@ class Campaign:
     def _work(self, share: Iterable[tuple[StoreKind, Disturbances]], tell: int, enough: int | None) -> None:
         tally = JobTally()
         for number, (kind, plan) in enumerate(share):
+            ending.look()
             with self._store(kind, f"{os.getpid()}-{number}", empty=plan.empty) as (name, store):
                 done = run(KernelJob(name, store, self.socket, self.model, plan.wide), plan, self.folder / "effects")
             done.notes = [f"--store {kind} {note}" for note in done.notes]

@@ -56,18 +56,20 @@ export function useQueue(shown: Shown) {
     refetchInterval: NOW_AND_THEN_MS, // what begins and ends between two looks was never seen under way
   });
   const [left, setLeft] = useState<readonly RenderSummary[]>([]);
-  const seen = useRef<readonly RenderSummary[]>([]);
+  const [seen, setSeen] = useState<readonly RenderSummary[]>([]);
   const now = underWay.data?.renders;
-  useEffect(() => {
-    if (!now) return;
+  if (now && now !== seen) {
+    // until the list of what is over has them, they stand where they were; in no drawing between are they gone
     const ids = new Set(now.map(({ id }) => id));
-    const gone = seen.current.filter(({ id }) => !ids.has(id));
-    seen.current = now;
-    if (gone.length === 0) return;
-    // until the list of what is over has them, they stand where they were
-    setLeft(gone);
-    void client.invalidateQueries({ queryKey: ['renders', 'over'] }).then(() => setLeft([]));
-  }, [now, client]);
+    const gone = seen.filter(({ id }) => !ids.has(id));
+    setSeen(now);
+    if (gone.length > 0) setLeft(gone);
+  }
+  useEffect(() => {
+    if (left.length === 0) return;
+    const known = () => setLeft((still) => (still === left ? [] : still));
+    void client.invalidateQueries({ queryKey: ['renders', 'over'] }).then(known);
+  }, [left, client]);
   const renders = useMemo(
     () => merged(wantsUnderWay ? [...(now ?? []), ...left.filter(({ id }) => !now?.some((each) => each.id === id))] : [], over.data ?? []),
     [wantsUnderWay, now, left, over.data],

@@ -7,28 +7,33 @@ export function Copied({ label, text }: { label: string; text: string }) {
   const field = useRef<HTMLInputElement>(null);
   const [said, setSaid] = useState('');
   const copy = async () => {
-    field.current?.select();
     try {
       await navigator.clipboard.writeText(text);
       setSaid('Copied');
     } catch {
-      setSaid('Press Ctrl C');
+      field.current?.focus();
+      field.current?.select();
+      setSaid('It is selected: copy it with your keyboard');
     }
   };
   return (
-    <div className="flex items-center gap-2">
-      <input
-        ref={field}
-        readOnly
-        aria-label={label}
-        className="field min-w-0 flex-1 font-mono text-xs"
-        value={text}
-        onFocus={({ currentTarget }) => currentTarget.select()}
-      />
-      <Button className="shrink-0 px-3 text-sm" aria-label={`Copy: ${label}`} onClick={() => void copy()}>
-        {said === 'Copied' ? <Check aria-hidden className="size-4 text-good" /> : <Copy aria-hidden className="size-4" />}
-        <span role="status">{said || 'Copy'}</span>
-      </Button>
+    <div>
+      <div className="flex items-center gap-2">
+        <input
+          ref={field}
+          readOnly
+          aria-label={label}
+          className="field min-w-0 flex-1 font-mono text-xs"
+          value={text}
+          onFocus={({ currentTarget }) => currentTarget.select()}
+        />
+        <Button className="shrink-0 px-3 text-sm" aria-label={`Copy: ${label}`} onClick={() => void copy()}>
+          {said === 'Copied' ? <Check aria-hidden className="size-4 text-good" /> : <Copy aria-hidden className="size-4" />} Copy
+        </Button>
+      </div>
+      <p role="status" className={said ? 'mt-1 text-sm text-muted' : 'sr-only'}>
+        {said}
+      </p>
     </div>
   );
 }

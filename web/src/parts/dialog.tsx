@@ -1,5 +1,5 @@
 import { X } from 'lucide-react';
-import { type ReactNode, useEffect, useId, useRef } from 'react';
+import { type MouseEvent, type ReactNode, useEffect, useId, useRef } from 'react';
 import { Button } from './button';
 
 interface Props {
@@ -13,6 +13,12 @@ interface Props {
 export function Dialog({ title, close, className = 'max-w-lg', children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const name = useId();
+  const pressedBeside = useRef(false);
+  const isBeside = ({ target, clientX, clientY }: MouseEvent) => {
+    const box = dialog.current?.getBoundingClientRect();
+    if (target !== dialog.current || !box) return false;
+    return clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom;
+  };
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog
@@ -21,8 +27,10 @@ export function Dialog({ title, close, className = 'max-w-lg', children }: Props
       className={`card m-auto w-full p-6 text-text backdrop:bg-black/40 ${className}`}
       onClose={close}
       onKeyDown={(event) => event.key === 'Escape' && event.stopPropagation()} // it is meant for this, not for what this lies over
-      onClick={({ target }) => {
-        if (target === dialog.current) dialog.current?.close();
+      onPointerDown={(event) => (pressedBeside.current = isBeside(event))}
+      onClick={(event) => {
+        // what began inside, as when text is selected, is no click beside it
+        if (pressedBeside.current && isBeside(event)) dialog.current?.close();
       }}
     >
       <div className="flex items-center justify-between">

@@ -38,7 +38,7 @@ export const singleKeys = {
 export function isForThePage(event: KeyboardEvent): boolean {
   const { target } = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
-  if (target instanceof Element && (target.matches(TYPED_INTO) || target.closest('dialog'))) return false;
+  if (document.querySelector('dialog:modal') || (target instanceof Element && target.matches(TYPED_INTO))) return false;
   if (event.key === 'Enter' || event.key === ' ') return !(target instanceof Element && target.closest(PRESSED));
   if (event.key.startsWith('Arrow')) return !(target instanceof Element && target.closest(MOVED_IN));
   return singleKeys.on();

@@ -15,7 +15,7 @@ export class Mended extends Component<{ children: ReactNode }, { isBroken: boole
       <main className="mx-auto max-w-md px-4 py-24 text-center">
         <h1 className="text-2xl font-semibold tracking-tight">This page did not come whole</h1>
         <p role="alert" className="mt-3 text-muted">
-          The server may be away just now, or have changed. What is being made goes on without the page.
+          The server may be away just now, or have changed.
         </p>
         <Button kind="main" className="mt-6" onClick={() => window.location.reload()}>
           Load it again

@@ -7,6 +7,7 @@ import { ago } from '../api/words';
 import { Button } from './button';
 import { useDraft } from './draft';
 import { Said } from './said';
+import { Sure } from './sure';
 
 const QUIET = 'inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text';
 
@@ -158,42 +159,29 @@ function Orders({ render, name, gone }: { render: RenderSummary; name: string; g
 /** All that is left of a batch is cancelled at once, where somebody says so twice. */
 function Batch({ id, name }: { id: string; name: string }) {
   const [asked, setAsked, opener] = useDraft();
-  const group = useRef<HTMLDivElement>(null);
   const cancelling = useBatchCancelled(id);
-  const isAsked = asked !== undefined;
-  useEffect(() => {
-    if (isAsked) group.current?.focus();
-  }, [isAsked]);
-  if (!isAsked)
+  if (asked === undefined)
     return (
       <button ref={opener} type="button" className={QUIET} aria-label={`Cancel the batch of ${name}`} title="All that is left of its batch" onClick={() => setAsked('')}>
         <SquareStack aria-hidden className="size-4" /> Cancel the batch
       </button>
     );
+  const leave = () => {
+    cancelling.reset();
+    setAsked(undefined);
+  };
   return (
-    <div
-      ref={group}
-      role="group"
-      aria-label="Cancel the batch"
-      tabIndex={-1}
-      className="w-full space-y-2 rounded-xl bg-sunken p-3 text-sm"
-      onKeyDown={({ key }) => key === 'Escape' && setAsked(undefined)}
+    <Sure
+      label={`Cancel the batch of ${name}`}
+      yes="Cancel them all"
+      no="Keep them"
+      problem={cancelling.error}
+      busy={cancelling.isPending}
+      act={() => cancelling.mutate()}
+      leave={leave}
     >
-      {cancelling.error ? <Said problem={cancelling.error} /> : <p>Every video of this batch that is not done is cancelled. What is done stays.</p>}
-      <div className="flex flex-wrap gap-1">
-        <button
-          type="button"
-          className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground"
-          aria-disabled={cancelling.isPending}
-          onClick={() => cancelling.isPending || cancelling.mutate()}
-        >
-          Cancel them all
-        </button>
-        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={() => setAsked(undefined)}>
-          Go on
-        </Button>
-      </div>
-    </div>
+      Every video of this batch that is not done is cancelled. What is done stays.
+    </Sure>
   );
 }
 

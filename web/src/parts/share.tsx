@@ -1,22 +1,17 @@
 import { Link2 } from 'lucide-react';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { Button } from './button';
-
-const Shares = lazy(() => import('./shares').then((module) => ({ default: module.Shares })));
+import { Shares } from './shares';
 
 /** Links to a video: of one job, or else of what the session shows. */
-export function Share({ sessionId, job }: { sessionId: string; job?: string }) {
+export function Share({ sessionId, job }: { sessionId: string; job: string | undefined }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <>
       <Button kind="quiet" onClick={() => setOpen(true)} title="A link with which others see this video">
         <Link2 aria-hidden className="size-4" /> Share
       </Button>
-      {isOpen && (
-        <Suspense>
-          <Shares sessionId={sessionId} job={job} close={() => setOpen(false)} />
-        </Suspense>
-      )}
+      {isOpen && <Shares sessionId={sessionId} job={job} close={() => setOpen(false)} />}
     </>
   );
 }

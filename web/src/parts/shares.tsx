@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -8,6 +8,7 @@ import { Dialog } from './dialog';
 import { useDraft } from './draft';
 import { Remark } from './remark';
 import { Said } from './said';
+import { Sure } from './sure';
 
 type ShareView = Schemas['ShareView'];
 type ShareCreated = Schemas['ShareCreated'];
@@ -19,7 +20,6 @@ const LASTS: [seconds: number | null, words: string][] = [
   [30 * DAY_S, 'for 30 days'],
   [null, 'until I revoke it'],
 ];
-const LABEL_CHARS = 100;
 
 interface Props {
   sessionId: string;
@@ -30,16 +30,35 @@ interface Props {
 /** Make a link to a video, and see and revoke those that were made. */
 export function Shares({ sessionId, job, close }: Props) {
   const [made, setMade] = useState<ShareCreated>();
+  const [again, setAgain] = useState(false);
   return (
     <Dialog title="Share this video" close={close}>
       <p className="mt-1 text-sm text-muted">Whoever has the link sees the video, and nothing else of yours. Watching it starts nothing.</p>
-      {made ? <Made link={made} another={() => setMade(undefined)} /> : <Making sessionId={sessionId} job={job} made={setMade} />}
+      {made ? (
+        <Made
+          link={made}
+          another={() => {
+            setMade(undefined);
+            setAgain(true);
+          }}
+        />
+      ) : (
+        <Making sessionId={sessionId} job={job} made={setMade} again={again} />
+      )}
       <Links sessionId={sessionId} job={job} removed={(id) => made?.id === id && setMade(undefined)} />
     </Dialog>
   );
 }
 
-function Making({ sessionId, job, made }: { sessionId: string; job: string | undefined; made: (link: ShareCreated) => void }) {
+interface MakingProps {
+  sessionId: string;
+  job: string | undefined;
+  made: (link: ShareCreated) => void;
+  /** Whether it comes in place of a link that was made, and so of what had the focus. */
+  again: boolean;
+}
+
+function Making({ sessionId, job, made, again }: MakingProps) {
   const client = useQueryClient();
   const [lasts, setLasts] = useState<number | null>(7 * DAY_S);
   const [comments, setComments] = useState(true);
@@ -65,7 +84,7 @@ function Making({ sessionId, job, made }: { sessionId: string; job: string | und
         <span className="block text-sm font-medium">
           Who is it for? <span className="font-normal text-muted">Only you see this.</span>
         </span>
-        <input className="field" maxLength={LABEL_CHARS} value={label} onChange={({ target }) => setLabel(target.value)} />
+        <input className="field" autoFocus={again} value={label} onChange={({ target }) => setLabel(target.value)} />
       </label>
       <div className="flex flex-wrap items-center gap-x-6 gap-y-3">
         <label className="flex items-center gap-2.5 text-sm">
@@ -93,7 +112,7 @@ function Making({ sessionId, job, made }: { sessionId: string; job: string | und
         </label>
       </div>
       <Said problem={making.error} />
-      <Button kind="main" type="submit" disabled={making.isPending}>
+      <Button kind="main" type="submit" aria-disabled={making.isPending} className="aria-disabled:opacity-60">
         Make a link
       </Button>
     </form>
@@ -107,7 +126,7 @@ function Made({ link, another }: { link: ShareCreated; another: () => void }) {
   const frame = `<iframe src="${address}/embed" width="640" height="360" style="border:0" allowfullscreen title="Animation"></iframe>`;
   return (
     <div ref={group} role="group" aria-label="The new link" tabIndex={-1} className="mt-4 space-y-3 rounded-xl bg-sunken p-4">
-      <p className="text-sm">Take it with you now: only whoever has it can tell it, this page cannot again.</p>
+      <p className="text-sm">Copy it now: it cannot be shown again.</p>
       <Copied label="The link" text={address} />
       <details className="text-sm">
         <summary className="min-h-6 cursor-pointer text-muted">To put the video into another page</summary>
@@ -123,8 +142,11 @@ function Made({ link, another }: { link: ShareCreated; another: () => void }) {
 }
 
 function Links({ sessionId, job, removed }: { sessionId: string; job: string | undefined; removed: (id: string) => void }) {
+  const client = useQueryClient();
+  const key = ['shares', sessionId];
+  const [said, setSaid] = useState('');
   const links = useQuery<Schemas['ShareList'], Problem>({
-    queryKey: ['shares', sessionId],
+    queryKey: key,
     queryFn: () => ask(`/v1/sessions/${sessionId}/shares`),
     staleTime: 0,
   });
@@ -132,24 +154,31 @@ function Links({ sessionId, job, removed }: { sessionId: string; job: string | u
   const heading = useRef<HTMLHeadingElement>(null);
   const had = useRef(false);
   had.current ||= shares.length > 0;
-  if (links.error) return <Said problem={links.error} />;
-  if (!had.current) return null;
+  if (!had.current) return <Said problem={links.error} />;
+  const isGone = (id: string) => {
+    removed(id);
+    const left = shares.filter((each) => each.id !== id);
+    client.setQueryData<Schemas['ShareList']>(key, { shares: left });
+    setSaid(left.length === 0 ? 'Revoked. There are no links' : `Revoked. Links: ${left.length}`);
+    heading.current?.focus(); // what had it is not there any more
+  };
   return (
     <section aria-labelledby="links" className="mt-6 border-t border-line pt-4">
       <h3 ref={heading} id="links" tabIndex={-1} className="w-fit text-sm font-medium">
         {shares.length === 0 ? 'No links' : shares.length === 1 ? 'One link' : `${shares.length} links`}
       </h3>
+      <p role="status" className="sr-only">
+        {said}
+      </p>
+      <Said problem={links.error} />
       <ul aria-label="Links" className="mt-2 divide-y divide-line">
         {shares.map((each) => (
-          <Link
+          <Row
             key={each.id}
             sessionId={sessionId}
             share={each}
             isOfAnother={job !== undefined && each.job !== job}
-            removed={() => {
-              removed(each.id);
-              heading.current?.focus(); // what had it is not there any more
-            }}
+            removed={() => isGone(each.id)}
           />
         ))}
       </ul>
@@ -157,14 +186,14 @@ function Links({ sessionId, job, removed }: { sessionId: string; job: string | u
   );
 }
 
-interface LinkProps {
+interface RowProps {
   sessionId: string;
   share: ShareView;
   isOfAnother: boolean;
   removed: () => void;
 }
 
-function Link({ sessionId, share, isOfAnother, removed }: LinkProps) {
+function Row({ sessionId, share, isOfAnother, removed }: RowProps) {
   const client = useQueryClient();
   const [asked, setAsked, opener] = useDraft();
   const revoking = useMutation<void, Problem>({
@@ -174,17 +203,22 @@ function Link({ sessionId, share, isOfAnother, removed }: LinkProps) {
       await client.invalidateQueries({ queryKey: ['shares', sessionId] });
     },
   });
+  const { commented, ended } = share;
   const name = share.label || 'A link';
   const told = [
     `made ${ago(share.createdAt, Date.now())}`,
-    share.ended ? 'ended' : share.expiresAt ? `works until ${day(share.expiresAt)}` : 'works until revoked',
+    ended ? 'ended' : share.expiresAt ? `works until ${day(share.expiresAt)}` : 'works until revoked',
     isOfAnother && 'another video of this session',
   ];
+  const leave = () => {
+    revoking.reset();
+    setAsked(undefined);
+  };
   return (
     <li className="py-3">
       <div className="flex items-center gap-3">
         <div className="mr-auto min-w-0">
-          <p className={`text-sm wrap-anywhere ${share.ended ? 'text-muted line-through' : ''}`}>{name}</p>
+          <p className={`text-sm wrap-anywhere ${ended ? 'text-muted line-through' : ''}`}>{name}</p>
           <p className="text-sm text-muted">{told.filter(Boolean).join(' · ')}</p>
         </div>
         {asked === undefined && (
@@ -201,51 +235,20 @@ function Link({ sessionId, share, isOfAnother, removed }: LinkProps) {
       </div>
       {asked !== undefined && (
         <Sure
-          name={name}
-          commented={share.commented}
+          label={`Revoke ${name}`}
+          yes="Revoke it"
+          no="Keep it"
           problem={revoking.error}
-          revoke={() => revoking.isPending || revoking.mutate()}
-          leave={() => setAsked(undefined)}
-        />
+          busy={revoking.isPending}
+          act={() => revoking.mutate()}
+          leave={leave}
+        >
+          {ended ? 'It has ended already, and leaves this list' : 'Whoever has it sees nothing any more'}
+          {commented > 0 && `, and ${commented === 1 ? 'its comment goes' : `its ${commented} comments go`} with it`}.
+        </Sure>
       )}
-      {share.commented > 0 && <Comments sessionId={sessionId} share={share} />}
+      {commented > 0 && <Comments sessionId={sessionId} share={share} />}
     </li>
-  );
-}
-
-interface SureProps {
-  name: string;
-  commented: number;
-  problem: Problem | null;
-  revoke: () => void;
-  leave: () => void;
-}
-
-/** What revoking a link means, said before it is done. */
-function Sure({ name, commented, problem, revoke, leave }: SureProps) {
-  const group = useRef<HTMLDivElement>(null);
-  useEffect(() => group.current?.focus(), []);
-  const keys = (event: KeyboardEvent) => {
-    if (event.key !== 'Escape') return;
-    event.preventDefault(); // else the dialog goes with it
-    leave();
-  };
-  return (
-    <div ref={group} role="group" aria-label={`Revoke ${name}`} tabIndex={-1} className="mt-2 space-y-2 rounded-xl bg-sunken p-3 text-sm" onKeyDown={keys}>
-      <p>
-        Whoever has it sees nothing any more
-        {commented > 0 && `, and ${commented === 1 ? 'its comment goes' : `its ${commented} comments go`} with it`}.
-      </p>
-      <Said problem={problem} />
-      <div className="flex flex-wrap gap-1">
-        <button type="button" className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground" onClick={revoke}>
-          Revoke it
-        </button>
-        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={leave}>
-          Keep it
-        </Button>
-      </div>
-    </div>
   );
 }
 

@@ -215,7 +215,7 @@ function Preview({ session, send, busy }: Props) {
       <p className="text-sm text-muted">Render it in full, or say below what should be different.</p>
       <Rendering session={session} send={send} busy={busy} />
       <div className="-ml-3">
-        <Share sessionId={session.id} />
+        <Share sessionId={session.id} job={session.state.preview?.jobId ?? undefined} />
       </div>
     </section>
   );
@@ -250,7 +250,7 @@ function Result({ session, send, busy }: Props) {
       >
         <Image aria-hidden className="size-4" /> Poster
       </a>
-      <Share sessionId={session.id} job={output.jobId} />
+      <Share sessionId={session.id} job={output.jobId ?? undefined} />
       {files.length > 0 && <Written sessionId={session.id} paths={files} />}
       <details className="text-sm">
         <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>

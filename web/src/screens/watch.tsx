@@ -6,14 +6,13 @@ import { frameAt, timecode } from '../api/timecode';
 import { seconds } from '../api/words';
 import { Button } from '../parts/button';
 import { Film } from '../parts/film';
+import { Keys } from '../parts/keys';
 import { Remark } from '../parts/remark';
 import { Said } from '../parts/said';
 
 type SharedVideo = Schemas['SharedVideo'];
 type ShareCommentView = Schemas['ShareCommentView'];
 
-const COMMENT_CHARS = 2_000;
-const NAME_CHARS = 80;
 const NAMED = 'koda.name';
 const UNTITLED = 'An animation';
 const USUAL_FPS = 30;
@@ -29,14 +28,22 @@ function useShared(token: string) {
 
 /** One video, for whoever has its link. */
 export function Watch({ token }: { token: string }) {
-  const { data: video, error } = useShared(token);
+  const { data: video, error, refetch } = useShared(token);
   return (
     <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 lg:px-10">
       <header className="flex h-16 items-center gap-2 text-lg font-semibold tracking-tight">
         <img src="/koda.svg" alt="" className="size-6" /> koda
+        <span className="flex-1" />
+        <Keys />
       </header>
       <main id="main" className="flex-1 pb-16">
-        {video ? <Watched token={token} video={video} /> : error ? <Nothing problem={error} /> : <p className="py-16 text-muted">One moment…</p>}
+        {video ? (
+          <Watched token={token} video={video} isGone={error?.status === 404} />
+        ) : error ? (
+          <Nothing problem={error} again={refetch} />
+        ) : (
+          <p className="py-16 text-muted">One moment…</p>
+        )}
       </main>
     </div>
   );
@@ -44,8 +51,8 @@ export function Watch({ token }: { token: string }) {
 
 /** The video alone, for a frame in another page. */
 export function Embed({ token }: { token: string }) {
-  const { data: video, error } = useShared(token);
-  if (!video) return error ? <Nothing problem={error} /> : <p className="sr-only">One moment…</p>;
+  const { data: video, error, refetch } = useShared(token);
+  if (!video || error?.status === 404) return <main>{error ? <Nothing problem={error} again={refetch} /> : <p className="sr-only">One moment…</p>}</main>;
   const title = video.title ?? UNTITLED;
   return (
     <main className="h-dvh bg-black">
@@ -64,20 +71,29 @@ export function Embed({ token }: { token: string }) {
   );
 }
 
-function Nothing({ problem }: { problem: Problem }) {
+function Nothing({ problem, again }: { problem: Problem; again: () => void }) {
   const isGone = problem.status === 404;
   return (
     <div className="mx-auto max-w-md px-4 py-24 text-center">
-      <title>Nothing to see · koda</title>
+      <title>{`${isGone ? 'Nothing to see' : 'Not just now'} · koda`}</title>
       <h1 className="text-2xl font-semibold tracking-tight">{isGone ? 'There is nothing to see here' : 'This does not work just now'}</h1>
       <p role="alert" className="mt-3 text-muted">
-        {isGone ? 'The link was revoked, it has ended, or part of it is missing. Whoever sent it to you can make another one.' : problem.message}
+        {isGone
+          ? 'The link was revoked, it has ended, or part of it is missing. Whoever sent it to you can make another one.'
+          : problem.status === 0
+            ? 'The server does not answer.'
+            : problem.message}
       </p>
+      {!isGone && (
+        <Button kind="main" className="mt-6" onClick={again}>
+          Try again
+        </Button>
+      )}
     </div>
   );
 }
 
-function Watched({ token, video }: { token: string; video: SharedVideo }) {
+function Watched({ token, video, isGone }: { token: string; video: SharedVideo; isGone: boolean }) {
   const client = useQueryClient();
   const { title, duration, width, height, comments, expiresAt } = video;
   const fps = video.fps ?? USUAL_FPS;
@@ -93,6 +109,11 @@ function Watched({ token, video }: { token: string; video: SharedVideo }) {
     <div className={comments ? 'grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(20rem,24rem)]' : 'pt-2'}>
       <title>{`${name.slice(0, 60)} · koda`}</title>
       <div className="min-w-0 space-y-5">
+        {isGone && (
+          <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
+            The link was revoked, or it has ended: the video cannot be seen any more.
+          </p>
+        )}
         <Film
           src={video.videoUrl}
           poster={video.thumbnailUrl}
@@ -119,17 +140,19 @@ function Watched({ token, video }: { token: string; video: SharedVideo }) {
 function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number }) {
   const { time } = useSyncExternalStore(reel.watch, () => reel.shown);
   const [text, setText] = useState('');
-  const [name, setName] = useState(() => localStorage.getItem(NAMED) ?? '');
+  const [name, setName] = useState(rememberedName);
   const [isOfMoment, setOfMoment] = useState(true);
   const [said, setSaid] = useState<readonly ShareCommentView[]>([]);
+  const field = useRef<HTMLTextAreaElement>(null);
   const isUnderWay = useRef(false); // a double click is one comment
   const frame = frameAt(time, fps);
   const sending = useMutation<ShareCommentView, Problem, { text: string; name: string; at: number | null }>({
     mutationFn: (comment) => ask(`${shared(token)}/comments`, { method: 'POST', body: comment, credentials: 'omit' }),
-    onSuccess: (comment) => {
-      localStorage.setItem(NAMED, name);
-      setText('');
+    onSuccess: (comment, sent) => {
+      setText((typed) => (typed === sent.text ? '' : typed));
       setSaid((before) => [...before, comment]);
+      field.current?.focus();
+      rememberName(sent.name);
     },
   });
   const send = (event?: FormEvent) => {
@@ -151,12 +174,15 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
           <p className="mt-1 text-sm text-muted">Only whoever sent you the link reads it.</p>
         </div>
         <textarea
+          ref={field}
           aria-label="Your comment"
           rows={4}
           className="field resize-y"
-          maxLength={COMMENT_CHARS}
           value={text}
-          onChange={({ target }) => setText(target.value)}
+          onChange={({ target }) => {
+            if (!text) reel.pause(); // the moment is that of the thought
+            setText(target.value);
+          }}
           onKeyDown={keys}
         />
         <label className="flex min-h-6 cursor-pointer items-center gap-2.5 text-sm tabular-nums">
@@ -167,15 +193,15 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
           <span className="block text-sm font-medium">
             Your name <span className="font-normal text-muted">if you like</span>
           </span>
-          <input className="field" autoComplete="name" maxLength={NAME_CHARS} value={name} onChange={({ target }) => setName(target.value)} />
+          <input className="field" autoComplete="name" value={name} onChange={({ target }) => setName(target.value)} />
         </label>
         <Said problem={sending.error} />
-        <Button kind="main" type="submit" disabled={sending.isPending || !text.trim()} title="Ctrl+Enter">
+        <Button kind="main" type="submit" aria-disabled={sending.isPending || !text.trim()} className="aria-disabled:opacity-60" title="Ctrl+Enter">
           Send
         </Button>
       </form>
       <p role="status" className="sr-only">
-        {said.length > 0 && 'Sent'}
+        {said.length > 0 && `Sent, ${said.length === 1 ? 'one comment' : `${said.length} comments`}`}
       </p>
       {said.length > 0 && (
         <div>
@@ -189,6 +215,22 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
       )}
     </section>
   );
+}
+
+function rememberedName(): string {
+  try {
+    return localStorage.getItem(NAMED) ?? '';
+  } catch {
+    return ''; // a browser that keeps nothing
+  }
+}
+
+function rememberName(name: string): void {
+  try {
+    localStorage.setItem(NAMED, name);
+  } catch {
+    // it is typed again
+  }
 }
 
 function shared(token: string): string {
