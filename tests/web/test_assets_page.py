@@ -133,7 +133,7 @@ async def test_the_keyboard_alone_brings_and_deletes(koda: World, browser: Brows
             await page.keyboard.press("Enter")
         await (await choosing.value).set_files(file("logo.png", picture()))
         await expect(cards(page)).to_have_count(1)
-        await expect(page.get_by_role("status").first).to_have_text("logo.png is stored")
+        await expect(page.get_by_role("main").get_by_role("status").first).to_have_text("logo.png is stored")
         opener = page.get_by_role("button", name="Delete logo.png")
         await tabbed_to(page, opener)
         await page.keyboard.press("Enter")
@@ -148,7 +148,7 @@ async def test_the_keyboard_alone_brings_and_deletes(koda: World, browser: Brows
         await page.keyboard.press("Enter")
         await expect(cards(page)).to_have_count(0)
         await expect(page.get_by_role("heading", name="Assets")).to_be_focused()
-        await expect(page.get_by_role("status").first).to_have_text("logo.png is deleted")
+        await expect(page.get_by_role("main").get_by_role("status").first).to_have_text("logo.png is deleted")
     assert await koda.store.own_assets("local") == []
 
 

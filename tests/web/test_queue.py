@@ -79,7 +79,7 @@ async def test_a_render_is_followed_cancelled_and_made_again_by_mouse(koda: Worl
         done = row(page, "Video", "Done")
         await expect(done).to_have_count(1)
         await expect(done).to_contain_text(re.compile(r"1280×720 · 30 fps · mp4 · 5 s · [0-9.]+ MB"))
-        await expect(page.get_by_role("status").first).to_have_text("A ball: Done")
+        await expect(page.get_by_role("main").get_by_role("status").first).to_have_text("A ball: Done")
         async with page.expect_download() as saving:
             await done.get_by_role("link", name="Download A ball").click()
         assert (await (await saving.value).path()).stat().st_size > 1000
