@@ -2,6 +2,7 @@ import { Link, useLocation } from 'wouter';
 
 const PLACES: [path: string, words: string, below: readonly string[]][] = [
   ['/', 'Sessions', ['/s/', '/t/']],
+  ['/c', 'Canvas', ['/c/']],
   ['/renders', 'Renders', []],
   ['/assets', 'Assets', []],
 ];
