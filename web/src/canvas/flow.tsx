@@ -17,6 +17,9 @@ import { Tool, Toolbar } from './toolbar';
 
 const LEAST_ZOOM = 0.2;
 const MOST_ZOOM = 2;
+/** What the name and the toolbar lie over. */
+const HEAD_PX = 88;
+const TOOLBAR_PX = 104;
 const NOT_THE_CANVAS = `${TYPED_INTO}, .nokey *, dialog *, a, button, summary, video, audio, input`;
 const TO_BE_READ = {
   'node.a11yDescription.keyboardDisabled':
@@ -29,8 +32,15 @@ interface Props {
   undo: (() => void) | undefined;
   redo: (() => void) | undefined;
   take: (files: File[], where: { at?: Place; nodeId?: string | undefined }) => void;
-  /** Where something new is put: what is in the middle of what is seen. */
-  middle: RefObject<() => Place>;
+  sight: RefObject<Sight | undefined>;
+}
+
+/** What is seen of a plane. */
+export interface Sight {
+  /** What is in its middle. */
+  middle: () => Place;
+  /** Have a node in sight, as large as nodes are now. */
+  reveal: (nodeId: string) => void;
 }
 
 export function Flow(props: Props) {
@@ -41,19 +51,26 @@ export function Flow(props: Props) {
   );
 }
 
-function Plane({ add, undo, redo, take, middle }: Props) {
+function Plane({ add, undo, redo, take, sight }: Props) {
   const { board, names, joints, connect, remove } = useCanvas();
   const { nodes, edges, view } = useBoard(board);
-  const { zoomIn, zoomOut, fitView, screenToFlowPosition } = useReactFlow();
+  const { zoomIn, zoomOut, fitView, screenToFlowPosition, setCenter, getZoom } = useReactFlow();
   const plane = useRef<HTMLDivElement>(null);
   const first = useRef(view);
-  useEffect(() => {
-    middle.current = () => {
+  sight.current = {
+    middle: () => {
       const { left, top, width, height } = plane.current?.getBoundingClientRect() ?? new DOMRect();
       return screenToFlowPosition({ x: left + width / 2, y: top + height / 2 });
-    };
-  }, [middle, screenToFlowPosition]);
-
+    },
+    reveal: (nodeId) => {
+      const seen = plane.current?.getBoundingClientRect();
+      const node = plane.current?.querySelector(`[data-id="${nodeId}"]`)?.getBoundingClientRect();
+      if (!seen || !node) return;
+      const isInside = node.left >= seen.left && node.right <= seen.right && node.top >= seen.top + HEAD_PX && node.bottom <= seen.bottom - TOOLBAR_PX;
+      const { x, y } = screenToFlowPosition({ x: node.left + node.width / 2, y: node.top + node.height / 2 });
+      if (!isInside) void setCenter(x, y, { ...pace(), zoom: getZoom() });
+    },
+  };
   const labelled = useLabelled(nodes, names);
   const named = useMemo(
     () =>
@@ -100,14 +117,13 @@ function Plane({ add, undo, redo, take, middle }: Props) {
     document.addEventListener('keydown', hears);
     return () => document.removeEventListener('keydown', hears);
   }, []);
-  const time = matchMedia('(prefers-reduced-motion: reduce)').matches ? {} : { duration: 200 };
   return (
     <>
       <Toolbar add={add} undo={undo} redo={redo}>
         <span role="separator" aria-orientation="vertical" className="canvas-line" />
-        <Tool name="Smaller" Icon={ZoomOut} act={() => void zoomOut(time)} />
-        <Tool name="Larger" Icon={ZoomIn} act={() => void zoomIn(time)} />
-        <Tool name="See all of it" Icon={Maximize} act={() => void fitView({ ...time, ...FIT })} />
+        <Tool name="Smaller" Icon={ZoomOut} act={() => void zoomOut(pace())} />
+        <Tool name="Larger" Icon={ZoomIn} act={() => void zoomIn(pace())} />
+        <Tool name="See all of it" Icon={Maximize} act={() => void fitView({ ...pace(), ...FIT })} />
       </Toolbar>
       <div
         ref={plane}
@@ -151,8 +167,13 @@ function Plane({ add, undo, redo, take, middle }: Props) {
   );
 }
 
-const FIT = { padding: 0.15, maxZoom: 1 };
+const FIT = { padding: { top: `${HEAD_PX}px`, bottom: `${TOOLBAR_PX}px`, x: '48px' }, maxZoom: 1 } as const;
 const NODE_TYPES = { plugin: Framed };
+
+/** How fast the view moves; not at all where nothing should. */
+function pace(): { duration?: number } {
+  return matchMedia('(prefers-reduced-motion: reduce)').matches ? {} : { duration: 200 };
+}
 
 /** Whether a change is one of what is kept. How large a node came out is not. */
 function isKept(change: NodeChange<BoardNode>): boolean {
@@ -202,11 +223,11 @@ function Acts({ id, plugin }: { id: string; plugin: string }) {
   const name = names.get(id) ?? '';
   return (
     <div role="group" aria-label={`For ${name}`} className="canvas-acts nodrag nopan nokey" style={{ transform: `scale(${1 / zoom})` }}>
-      <button type="button" aria-label={`Connect ${name} to…`} title="Connect (C)" onClick={() => connect(id)}>
+      <button type="button" aria-label={`Connect to…: ${name}`} title="Connect (C)" onClick={() => connect(id)}>
         <Cable aria-hidden /> Connect to…
       </button>
       {plugin === 'animation-generator' && (
-        <button type="button" aria-label={`Another animation, made with ${name}`} title="Another animation, made with this one" onClick={() => goOn(id)}>
+        <button type="button" aria-label={`Go on with it: ${name}`} title="Another animation, made with this one" onClick={() => goOn(id)}>
           <ListVideo aria-hidden /> Go on with it
         </button>
       )}

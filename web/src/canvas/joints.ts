@@ -43,6 +43,15 @@ export class Joints {
     return { into: others.flatMap(({ id }) => between(id, nodeId)), from: others.flatMap(({ id }) => between(nodeId, id)) };
   }
 
+  /** How nodes of two plugins go together: the first output into the first input of its own kind, else into one that takes it. */
+  between(from: string, into: string): { sourceHandle: string; targetHandle: string; multiple: boolean } | undefined {
+    const outputs = this.registry.get(from)?.plugin.handles.outputs ?? [];
+    const inputs = this.registry.get(into)?.plugin.handles.inputs ?? [];
+    const fitting = outputs.flatMap((output) => inputs.filter((input) => fits(output.type, input.type)).map((input) => ({ output, input })));
+    const best = fitting.find(({ output, input }) => output.id === input.id) ?? fitting[0];
+    return best && { sourceHandle: best.output.id, targetHandle: best.input.id, multiple: best.input.multiple ?? false };
+  }
+
   /** Where an edge begins and ends, in words. */
   words({ source, sourceHandle, target, targetHandle }: Joint, names: ReadonlyMap<string, string>): { from: string; into: string } {
     const [output, input] = [this.handleName(source, sourceHandle), this.handleName(target, targetHandle)];

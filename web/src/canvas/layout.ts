@@ -114,7 +114,7 @@ interface Box extends Place {
   height: number;
 }
 
-const GAP_PX = 32;
+const GAP_PX = 40;
 
 /** The place nearest below where something is wanted at which it covers nothing. */
 export function freePlace(wanted: Box, taken: readonly Box[]): Place {

@@ -59,11 +59,11 @@ function Card({ node: { id, data } }: { node: BoardNode }) {
         </>
       )}
       <footer>
-        <button type="button" className="koda-button koda-quiet" aria-label={`Connect ${name} to…`} onClick={() => connect(id)}>
+        <button type="button" className="koda-button koda-quiet" aria-label={`Connect to…: ${name}`} onClick={() => connect(id)}>
           <Cable aria-hidden className="koda-icon" /> Connect to…
         </button>
         {isAnimation && (
-          <button type="button" className="koda-button koda-quiet" aria-label={`Another animation, made with ${name}`} onClick={() => goOn(id)}>
+          <button type="button" className="koda-button koda-quiet" aria-label={`Go on with it: ${name}`} onClick={() => goOn(id)}>
             <ListVideo aria-hidden className="koda-icon" /> Go on with it
           </button>
         )}

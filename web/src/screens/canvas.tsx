@@ -6,10 +6,11 @@ import '../../node/src/style.css';
 import { canUndo, deletions } from '../api/deleted';
 import { useLogin } from '../api/hooks';
 import { filesOf } from '../api/uploads';
+import type { BoardNode } from '../canvas/board';
 import { CanvasesList } from '../canvas/canvases-list';
 import { Connections } from '../canvas/connections';
 import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useNames } from '../canvas/desk';
-import { Flow } from '../canvas/flow';
+import { Flow, type Sight } from '../canvas/flow';
 import { Joints } from '../canvas/joints';
 import { edgeOf, freePlace, type Lost, ordered, type Place } from '../canvas/layout';
 import { List } from '../canvas/list';
@@ -19,6 +20,7 @@ import { Button } from '../parts/button';
 import { TYPED_INTO } from '../parts/keys';
 
 const NARROW = '(max-width: 47.99rem)';
+const FILM = 'animation-generator';
 const GAP_PX = 80;
 const LOST: Record<Lost, string> = {
   nothing: '',
@@ -64,31 +66,45 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const [connecting, setConnecting] = useState<string>();
   const [isListing, setListing] = useState(false);
   const root = useRef<HTMLDivElement>(null);
-  const middle = useRef<() => Place>(() => ({ x: 0, y: 0 }));
+  const sight = useRef<Sight>(undefined);
   useEffect(() => desk.canvases.opened(board.id), [desk, board]);
 
   const focusOn = (nodeId: string | undefined) =>
     // it is there once it was drawn, and the canvas measured it
-    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : `[data-id="${nodeId}"], [data-node="${nodeId}"]`);
+    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : `[data-id="${nodeId}"], [data-node="${nodeId}"]`, () => nodeId && sight.current?.reveal(nodeId));
+  const boxOf = ({ position, measured, width, data }: BoardNode) => {
+    const usual = SIZES[data.plugin] ?? USUAL_SIZE;
+    return { ...position, width: measured?.width ?? width ?? usual.width, height: Math.max(measured?.height ?? 0, usual.height) };
+  };
+  const middle = (): Place => sight.current?.middle() ?? { x: 0, y: 0 };
+  const lowest = (): Place => ({ x: 0, y: Math.max(0, ...board.seen.nodes.map(boxOf).map(({ y, height }) => y + height + GAP_PX)) });
   const place = (plugin: string, at: Place): string => {
     const size = SIZES[plugin] ?? USUAL_SIZE;
-    const taken = board.seen.nodes.map(({ position, measured, width, data }) => {
-      const usual = SIZES[data.plugin] ?? USUAL_SIZE;
-      return { ...position, width: measured?.width ?? width ?? usual.width, height: measured?.height ?? usual.height };
-    });
-    return board.add({ plugin }, freePlace({ ...at, ...size }, taken), size.width);
+    const { x, y } = isNarrow ? lowest() : at;
+    return board.add({ plugin }, freePlace({ x: Math.round(x), y: Math.round(y), ...size }, board.seen.nodes.map(boxOf)), size.width);
   };
-  const lowest = (): Place => ({ x: 0, y: Math.max(0, ...board.seen.nodes.map(({ position, measured }) => position.y + (measured?.height ?? 0) + GAP_PX)) });
-  const somewhere = (plugin: string): Place => {
-    if (isNarrow) return lowest();
-    const { x, y } = middle.current();
+  const around = ({ x, y }: Place, plugin: string): Place => {
     const { width, height } = SIZES[plugin] ?? USUAL_SIZE;
-    return { x: Math.round(x - width / 2), y: Math.round(y - height / 2) };
+    return { x: x - width / 2, y: y - height / 2 };
   };
+  /** Put a node beside another one that it fits to, and connect them; in the middle where there is none. */
+  const placeBeside = (plugin: string, other: BoardNode | undefined, isAfter = plugin === FILM): string => {
+    const joint = other && (isAfter ? joints.between(other.data.plugin, plugin) : joints.between(plugin, other.data.plugin));
+    const isTaken = joint && !isAfter && !joint.multiple && board.seen.edges.some(({ target, targetHandle }) => target === other?.id && targetHandle === joint.targetHandle);
+    if (!other || !joint || isTaken) return place(plugin, around(middle(), plugin));
+    const { x, y, width } = boxOf(other);
+    const made = place(plugin, { x: isAfter ? x + width + GAP_PX : x - (SIZES[plugin] ?? USUAL_SIZE).width - GAP_PX, y });
+    const [source, target] = isAfter ? [other.id, made] : [made, other.id];
+    board.put({ edges: [...board.seen.edges, edgeOf({ ...joint, source, target })] });
+    return made;
+  };
+  const chosen = nodes.filter(({ selected }) => selected);
+  const alone = chosen.length === 1 ? chosen[0] : undefined;
   const add = (plugin: string) => {
-    const nodeId = place(plugin, somewhere(plugin));
+    const isNext = plugin === FILM && alone?.data.plugin === FILM; // two films are connected where that is said
+    const made = placeBeside(plugin, isNext ? undefined : alone);
     setSaid(`Added: ${known.get(plugin)?.plugin.name ?? plugin}`);
-    focusOn(nodeId);
+    focusOn(made);
   };
   const remove = (nodeIds: readonly string[], edgeIds: readonly string[] = []) => {
     const [only] = nodeIds;
@@ -101,19 +117,13 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     focusOn(beside?.id);
   };
   const goOn = (nodeId: string) => {
-    const from = board.seen.nodes.find(({ id }) => id === nodeId);
-    if (!from) return;
-    const { x, y } = from.position;
-    const next = place('animation-generator', isNarrow ? lowest() : { x: x + (from.measured?.width ?? USUAL_SIZE.width) + GAP_PX, y });
-    board.put({ edges: [...board.seen.edges, edgeOf({ source: nodeId, sourceHandle: 'video', target: next, targetHandle: 'assets' })] });
     setSaid(`Added: an animation that is made with ${names.get(nodeId)}`);
-    focusOn(next);
+    focusOn(placeBeside(FILM, board.seen.nodes.find(({ id }) => id === nodeId)));
   };
   const begin = () => {
-    const { x, y } = isNarrow ? { x: 0, y: 0 } : middle.current();
-    const [left, top] = [Math.round(x - 400), Math.round(y - 300)];
-    const [words, style] = [place('prompt', { x: left, y: top }), place('style', { x: left, y: top + 260 })];
-    const film = place('animation-generator', { x: left + 380, y: top });
+    const { x, y } = middle();
+    const [left, top] = [x - 400, y - 300];
+    const [words, style, film] = [place('prompt', { x: left, y: top }), place('style', { x: left, y: top }), place(FILM, { x: left + 380, y: top })];
     const joint = (source: string, handle: string, into: string) => edgeOf({ source, sourceHandle: handle, target: film, targetHandle: into });
     board.put({ edges: [joint(words, 'text', 'prompt'), joint(style, 'style', 'style')] });
     focusOn(words);
@@ -121,15 +131,10 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const take = (given: readonly File[], { at, nodeId }: { at?: Place; nodeId?: string | undefined } = {}) => {
     const onto = board.seen.nodes.find(({ id }) => id === nodeId);
     const [first, ...rest] = given;
-    if (onto?.data.plugin === 'asset' && first) files.put(onto.id, first);
-    for (const file of onto?.data.plugin === 'asset' ? rest : given) {
-      const isFor = onto?.data.plugin === 'animation-generator' && onto;
-      const { width, height } = SIZES.asset ?? USUAL_SIZE;
-      const wanted = isFor ? { x: isFor.position.x - width - GAP_PX, y: isFor.position.y } : at ? { x: at.x - width / 2, y: at.y - height / 2 } : somewhere('asset');
-      const made = place('asset', wanted);
-      if (isFor) board.put({ edges: [...board.seen.edges, edgeOf({ source: made, sourceHandle: 'file', target: isFor.id, targetHandle: 'assets' })] });
-      files.put(made, file);
-    }
+    const isInto = onto?.data.plugin === 'asset';
+    if (isInto && first) files.put(onto.id, first);
+    for (const file of isInto ? rest : given)
+      files.put(onto?.data.plugin === FILM ? placeBeside('asset', onto) : place('asset', around(at ?? middle(), 'asset')), file);
   };
   const undo = () => board.undo() && setSaid('Undone');
   const redo = () => board.redo() && setSaid('Done again');
@@ -140,9 +145,8 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     if (event.defaultPrevented || isElsewhere) return;
     if (event instanceof ClipboardEvent) {
       const given = filesOf(event.clipboardData);
-      const chosen = nodes.filter(({ selected }) => selected);
       if (given.length > 0) event.preventDefault();
-      take(given, { nodeId: chosen.length === 1 ? chosen[0]?.id : undefined });
+      take(given, { nodeId: alone?.id });
       return;
     }
     const isZ = event.key.toLowerCase() === 'z' && (event.ctrlKey || event.metaKey) && !event.altKey;
@@ -189,7 +193,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
         <p role="status" className="sr-only">
           {said}
         </p>
-        {isNarrow ? <List {...acts} /> : <Flow {...acts} take={take} middle={middle} />}
+        {isNarrow ? <List {...acts} /> : <Flow {...acts} take={take} sight={sight} />}
         {nodes.length === 0 && (
           <div className="canvas-empty">
             <p>Words, a style and files go in, a video comes out, and that goes into the next one.</p>
@@ -220,8 +224,9 @@ function useMedia(query: string): boolean {
 const FRAMES = 60;
 
 /** Give something the focus once it is there and can be seen. */
-function whenThere(root: HTMLElement | null, selector: string, frames = FRAMES): void {
+function whenThere(root: HTMLElement | null, selector: string, then: () => void, frames = FRAMES): void {
   const found = root?.querySelector<HTMLElement>(selector);
-  found?.focus();
-  if (root && frames > 0 && (!found || document.activeElement !== found)) requestAnimationFrame(() => whenThere(root, selector, frames - 1));
+  found?.focus({ preventScroll: Boolean(found.dataset.id) });
+  if (found && document.activeElement === found) then();
+  else if (root && frames > 0) requestAnimationFrame(() => whenThere(root, selector, then, frames - 1));
 }
