@@ -39,7 +39,7 @@ test('names differ, and one that is nothing is none', () => {
   canvases.rename(two, ' ');
   const names = Object.fromEntries(canvases.list().map(({ id, name }) => [id, name]));
   expect([names[one], names[two]]).toEqual(['Spring campaign', 'Canvas']);
-  expect(canvases.list().find(({ id }) => id === canvases.create())?.name).toBe('Canvas 2');
+  expect(canvases.read(canvases.create())?.layout.name).toBe('Canvas 2');
 });
 
 test('one that cannot be read is in the list, and what was changed last is first', () => {

@@ -101,8 +101,13 @@ export function useCanvas(): Shown {
   return found;
 }
 
-/** What is seen of a board; what it says is kept when it is left. */
+/** What is seen of a board. */
 export function useBoard(board: Board) {
+  return useSyncExternalStore(board.watch, () => board.seen);
+}
+
+/** Keep what was changed of a board, also where the page is left at once. */
+export function useKept(board: Board) {
   useEffect(() => {
     const keep = () => board.keep();
     window.addEventListener('pagehide', keep);
@@ -111,7 +116,6 @@ export function useBoard(board: Board) {
       keep();
     };
   }, [board]);
-  return useSyncExternalStore(board.watch, () => board.seen);
 }
 
 const LONGEST_WORDS = 32;

@@ -18,7 +18,7 @@ interface Props {
 
 export function Toolbar({ add, undo, redo, children }: Props) {
   return (
-    <div role="toolbar" aria-label="Canvas" className="canvas-toolbar">
+    <div role="group" aria-label="What is done to the canvas" className="canvas-toolbar">
       {KINDS.map(([plugin, words, Icon]) => (
         <button key={plugin} type="button" className="canvas-tool" aria-label={`Add: ${words}`} title={`Add: ${words}`} onClick={() => add(plugin)}>
           <Icon aria-hidden />

@@ -9,7 +9,7 @@ import { filesOf } from '../api/uploads';
 import type { BoardNode } from '../canvas/board';
 import { CanvasesList } from '../canvas/canvases-list';
 import { Connections } from '../canvas/connections';
-import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useNames } from '../canvas/desk';
+import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKept, useNames } from '../canvas/desk';
 import { Flow, type Sight } from '../canvas/flow';
 import { Joints } from '../canvas/joints';
 import { edgeOf, freePlace, type Lost, ordered, type Place } from '../canvas/layout';
@@ -59,6 +59,7 @@ function NoCanvas() {
 
 function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const { name, nodes, edges, lost, isUnkept, canUndo: mayUndo, canRedo } = useBoard(board);
+  useKept(board);
   const names = useNames(nodes);
   const joints = useMemo(() => new Joints(board, known), [board]);
   const isNarrow = useMedia(NARROW);
@@ -149,10 +150,11 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
       take(given, { nodeId: alone?.id });
       return;
     }
-    const isZ = event.key.toLowerCase() === 'z' && (event.ctrlKey || event.metaKey) && !event.altKey;
-    if (!isZ || deletions.shown.some(canUndo)) return; // a session that was just deleted comes back first
+    const key = event.key.toLowerCase();
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || (key !== 'z' && key !== 'y')) return;
+    if (deletions.shown.some(canUndo)) return; // a session that was just deleted comes back first
     event.preventDefault();
-    if (event.shiftKey) redo();
+    if (key === 'y' || event.shiftKey) redo();
     else undo();
   };
   useEffect(() => {
