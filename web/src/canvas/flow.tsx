@@ -64,7 +64,7 @@ function Plane({ add, undo, redo, take, sight }: Props) {
     },
     reveal: (nodeId) => {
       const seen = plane.current?.getBoundingClientRect();
-      const node = plane.current?.querySelector(`[data-id="${nodeId}"]`)?.getBoundingClientRect();
+      const node = plane.current?.querySelector(`.react-flow__node[data-id="${CSS.escape(nodeId)}"]`)?.getBoundingClientRect();
       if (!seen || !node) return;
       const isInside = node.left >= seen.left && node.right <= seen.right && node.top >= seen.top + HEAD_PX && node.bottom <= seen.bottom - TOOLBAR_PX;
       const { x, y } = screenToFlowPosition({ x: node.left + node.width / 2, y: node.top + node.height / 2 });

@@ -51,6 +51,8 @@ test('what a node holds is what it should be', () => {
 test('a node of a plugin that is not known is kept as it is', () => {
   const data = { plugin: 'storyboard', shots: [1, { of: 'it' }] };
   expect(read(kept({ nodes: [node('one', 0, 0, data)] })).layout.nodes[0]?.data).toEqual(data);
+  for (const plugin of ['constructor', '__proto__', 'toString'])
+    expect(read(kept({ nodes: [node('one', 0, 0, { plugin, a: 1 })] })).layout.nodes[0]?.data).toEqual({ plugin, a: 1 });
 });
 
 test('nodes come in the order of their edges', () => {

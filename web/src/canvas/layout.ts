@@ -158,7 +158,7 @@ function nodeOf(value: unknown): KeptNode | undefined {
   const held = partsOf(data);
   if (typeof id !== 'string' || !id || !place || typeof held?.plugin !== 'string') return undefined;
   const wide = number(width);
-  const read = READ[held.plugin];
+  const read = READ.get(held.plugin);
   return { id, position: place, ...(wide !== undefined && wide > 0 ? { width: wide } : {}), data: { ...(read ? read(held) : held), plugin: held.plugin } };
 }
 
@@ -181,21 +181,27 @@ function jointOf(value: unknown): Edge | undefined {
 }
 
 /** What the nodes that this page knows hold; of others everything is kept. */
-const READ: Record<string, (held: Parts) => Parts> = {
-  'animation-generator': ({ sessionId, prompt, settings, collapsed, sent }) => ({
-    sessionId: words(sessionId),
-    prompt: words(prompt),
-    settings: Object.fromEntries(Object.entries(partsOf(settings) ?? {}).filter(([, each]) => typeof each === 'string' || number(each) !== undefined)),
-    collapsed: collapsed === true,
-    sent: sentOf(sent),
-  }),
-  prompt: ({ text }) => ({ text: words(text) }),
-  style: ({ text }) => ({ text: words(text) }),
-  asset: ({ asset }) => {
-    const { id, name, mediaType } = partsOf(asset) ?? {};
-    return typeof id === 'string' && typeof name === 'string' && typeof mediaType === 'string' ? { asset: { id, name, mediaType } } : {};
-  },
-};
+const READ: ReadonlyMap<string, (held: Parts) => Parts> = new Map([
+  [
+    'animation-generator',
+    ({ sessionId, prompt, settings, collapsed, sent }) => ({
+      sessionId: words(sessionId),
+      prompt: words(prompt),
+      settings: Object.fromEntries(Object.entries(partsOf(settings) ?? {}).filter(([, each]) => typeof each === 'string' || number(each) !== undefined)),
+      collapsed: collapsed === true,
+      sent: sentOf(sent),
+    }),
+  ],
+  ['prompt', ({ text }) => ({ text: words(text) })],
+  ['style', ({ text }) => ({ text: words(text) })],
+  [
+    'asset',
+    ({ asset }) => {
+      const { id, name, mediaType } = partsOf(asset) ?? {};
+      return typeof id === 'string' && typeof name === 'string' && typeof mediaType === 'string' ? { asset: { id, name, mediaType } } : {};
+    },
+  ],
+] as [string, (held: Parts) => Parts][]);
 
 function sentOf(value: unknown): unknown {
   const { asked, key, body } = partsOf(value) ?? {};

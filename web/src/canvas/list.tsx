@@ -7,7 +7,7 @@ import type { AnimationData } from '../../node/src/request';
 import type { BoardNode } from './board';
 import { useBoard, useCanvas } from './desk';
 import { ordered } from './layout';
-import { BODIES } from './nodes';
+import { BODIES, known } from './nodes';
 import { Toolbar } from './toolbar';
 
 interface Props {
@@ -31,12 +31,10 @@ export function List({ add, undo, redo }: Props) {
   );
 }
 
-const KINDS: Readonly<Record<string, string>> = { prompt: 'Prompt', style: 'Style', asset: 'File' };
-
 function Card({ node: { id, data } }: { node: BoardNode }) {
   const { names, connect, remove, goOn } = useCanvas();
   const name = names.get(id) ?? '';
-  const Body = BODIES[data.plugin];
+  const Body = BODIES.get(data.plugin);
   const isAnimation = data.plugin === 'animation-generator';
   return (
     <li data-node={id} tabIndex={-1} className="koda-node" aria-label={name}>
@@ -45,7 +43,7 @@ function Card({ node: { id, data } }: { node: BoardNode }) {
       ) : (
         <>
           <header>
-            <h2 className="koda-title">{KINDS[data.plugin] ?? name}</h2>
+            <h2 className="koda-title">{known.get(data.plugin)?.plugin.name ?? name}</h2>
           </header>
           <div className="koda-body koda-screen">
             {Body ? (

@@ -69,7 +69,7 @@ function StyleBody({ id }: BodyParts) {
 }
 
 function AssetBody({ id }: BodyParts) {
-  const { board, files } = useCanvas();
+  const { files } = useCanvas();
   const data = useHeld(id);
   const uploads = files.of(id);
   const going = useSyncExternalStore(uploads.watch, () => uploads.list).at(-1);
@@ -112,7 +112,6 @@ function AssetBody({ id }: BodyParts) {
             onChange={({ target }) => {
               const [file] = target.files ?? [];
               if (file) files.put(id, file);
-              if (file && asset) board.mark();
               target.value = '';
             }}
           />
@@ -153,7 +152,7 @@ function textOf(data: NodeData | undefined): string {
 function framed({ name, handles, id: plugin }: PluginBase): ComponentType<NodeParts> {
   return function Framed({ id, selected }) {
     const { names } = useCanvas();
-    const Body = BODIES[plugin];
+    const Body = BODIES.get(plugin);
     return (
       <article className="koda-node" data-selected={selected || undefined} aria-label={names.get(id) ?? name}>
         <header>
@@ -189,7 +188,11 @@ const ASSET: PluginBase = {
 };
 
 /** The insides of the nodes that are this page's own. */
-export const BODIES: Readonly<Record<string, ComponentType<BodyParts>>> = { prompt: PromptBody, style: StyleBody, asset: AssetBody };
+export const BODIES: ReadonlyMap<string, ComponentType<BodyParts>> = new Map([
+  ['prompt', PromptBody],
+  ['style', StyleBody],
+  ['asset', AssetBody],
+]);
 
 const words: Entry['output'] = (_handle, data) => ({ type: 'text', text: textOf(data) });
 
@@ -218,11 +221,14 @@ known.register({
   },
 });
 
-/** How wide nodes are at first, and about how high, in pixels of the canvas. */
-export const SIZES: Readonly<Record<string, { width: number; height: number }>> = {
-  prompt: { width: 300, height: 210 },
-  style: { width: 300, height: 360 },
-  asset: { width: 300, height: 200 },
-  'animation-generator': { width: 420, height: 360 },
-};
-export const USUAL_SIZE = { width: 320, height: 240 };
+const SIZES = new Map([
+  ['prompt', { width: 300, height: 210 }],
+  ['style', { width: 300, height: 360 }],
+  ['asset', { width: 300, height: 200 }],
+  ['animation-generator', { width: 420, height: 360 }],
+]);
+
+/** How wide a node is at first, and about how high, in pixels of the canvas. */
+export function sizeOf(plugin: string): { width: number; height: number } {
+  return SIZES.get(plugin) ?? { width: 320, height: 240 };
+}

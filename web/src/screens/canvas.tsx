@@ -14,7 +14,7 @@ import { Flow, type Sight } from '../canvas/flow';
 import { Joints } from '../canvas/joints';
 import { edgeOf, freePlace, type Lost, ordered, type Place } from '../canvas/layout';
 import { List } from '../canvas/list';
-import { known, SIZES, USUAL_SIZE } from '../canvas/nodes';
+import { known, sizeOf } from '../canvas/nodes';
 import '../canvas/style.css';
 import { Button } from '../parts/button';
 import { TYPED_INTO } from '../parts/keys';
@@ -72,20 +72,20 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
 
   const focusOn = (nodeId: string | undefined) =>
     // it is there once it was drawn, and the canvas measured it
-    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : `[data-id="${nodeId}"], [data-node="${nodeId}"]`, () => nodeId && sight.current?.reveal(nodeId));
+    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : selectorOf(nodeId), () => nodeId !== undefined && sight.current?.reveal(nodeId));
   const boxOf = ({ position, measured, width, data }: BoardNode) => {
-    const usual = SIZES[data.plugin] ?? USUAL_SIZE;
+    const usual = sizeOf(data.plugin);
     return { ...position, width: measured?.width ?? width ?? usual.width, height: Math.max(measured?.height ?? 0, usual.height) };
   };
   const middle = (): Place => sight.current?.middle() ?? { x: 0, y: 0 };
   const lowest = (): Place => ({ x: 0, y: Math.max(0, ...board.seen.nodes.map(boxOf).map(({ y, height }) => y + height + GAP_PX)) });
   const place = (plugin: string, at: Place): string => {
-    const size = SIZES[plugin] ?? USUAL_SIZE;
+    const size = sizeOf(plugin);
     const { x, y } = isNarrow ? lowest() : at;
     return board.add({ plugin }, freePlace({ x: Math.round(x), y: Math.round(y), ...size }, board.seen.nodes.map(boxOf)), size.width);
   };
   const around = ({ x, y }: Place, plugin: string): Place => {
-    const { width, height } = SIZES[plugin] ?? USUAL_SIZE;
+    const { width, height } = sizeOf(plugin);
     return { x: x - width / 2, y: y - height / 2 };
   };
   /** Put a node beside another one that it fits to, and connect them; in the middle where there is none. */
@@ -94,7 +94,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     const isTaken = joint && !isAfter && !joint.multiple && board.seen.edges.some(({ target, targetHandle }) => target === other?.id && targetHandle === joint.targetHandle);
     if (!other || !joint || isTaken) return place(plugin, around(middle(), plugin));
     const { x, y, width } = boxOf(other);
-    const made = place(plugin, { x: isAfter ? x + width + GAP_PX : x - (SIZES[plugin] ?? USUAL_SIZE).width - GAP_PX, y });
+    const made = place(plugin, { x: isAfter ? x + width + GAP_PX : x - sizeOf(plugin).width - GAP_PX, y });
     const [source, target] = isAfter ? [other.id, made] : [made, other.id];
     board.put({ edges: [...board.seen.edges, edgeOf({ ...joint, source, target })] });
     return made;
@@ -221,6 +221,11 @@ function useMedia(query: string): boolean {
     [media],
   );
   return useSyncExternalStore(watch, () => media.matches);
+}
+
+function selectorOf(nodeId: string): string {
+  const id = CSS.escape(nodeId);
+  return `.react-flow__node[data-id="${id}"], [data-node="${id}"]`;
 }
 
 const FRAMES = 60;
