@@ -275,6 +275,10 @@ async def test_on_a_narrow_screen_it_is_a_list_in_the_order_of_its_edges(koda: W
         cards = page.get_by_role("list", name="Nodes of the canvas").locator("> li")
         await page.get_by_role("button", name="Begin with words and a style").click()
         await expect(cards).to_have_count(3)
+        await page.get_by_role("button", name="Undo").click()
+        await expect(cards).to_have_count(0)
+        await page.get_by_role("button", name="Redo").click()
+        await expect(cards).to_have_count(3)
         await cards.nth(0).get_by_role("textbox", name="What should move").fill("A ball")
         await cards.nth(1).get_by_role("radio", name="Smooth").check()
         await expect(cards.nth(2)).to_contain_text("Made with Prompt: A ball · Style: smooth")
@@ -286,7 +290,9 @@ async def test_on_a_narrow_screen_it_is_a_list_in_the_order_of_its_edges(koda: W
         added = page.get_by_role("listitem", name="Prompt", exact=True)
         await expect(added).to_be_focused()
         await added.get_by_role("button", name="Connect to…: Prompt").click()
-        await page.get_by_role("checkbox", name="Prompt of Animation Generator").check()
+        choice = page.get_by_role("checkbox", name="Prompt of Animation Generator")
+        await expect(choice).not_to_be_checked()
+        await choice.check()
         await page.keyboard.press("Escape")
         await added.get_by_role("textbox").fill("At night")
         await expect(cards.last).to_contain_text("At night")
@@ -297,6 +303,8 @@ async def test_on_a_narrow_screen_it_is_a_list_in_the_order_of_its_edges(koda: W
         await wide(page)
         await expect(page.locator(".react-flow__node")).to_have_count(5)
         await expect(edges(page)).to_have_count(4)
+        places = await page.locator(".react-flow__node").evaluate_all("all => all.map(each => each.style.transform)")
+        assert len(set(places)) == 5
 
 
 async def test_what_cannot_be_read_is_an_empty_canvas_and_a_word(koda: World, browser: Browser) -> None:

@@ -121,8 +121,8 @@ export class Board {
   };
 
   /** Put a node there, and choose it; returns its id. */
-  add(data: NodeData, position: Place, width: number): string {
-    this.mark();
+  add(data: NodeData, position: Place, width: number, step?: string): string {
+    this.mark(step);
     const id = newKey().slice(0, 8);
     this.put({ nodes: [...this.seen.nodes.map(unselected), { id, type: 'plugin', position, width, data, selected: true }], edges: this.seen.edges.map(unselected) });
     return id;
@@ -139,8 +139,8 @@ export class Board {
     });
   }
 
-  join(edges: FlowEdge[]): void {
-    this.mark();
+  join(edges: FlowEdge[], step?: string): void {
+    this.mark(step);
     this.put({ edges });
   }
 

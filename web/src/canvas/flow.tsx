@@ -13,6 +13,7 @@ import { singleKeys, TYPED_INTO } from '../parts/keys';
 import type { BoardNode } from './board';
 import { useBoard, useCanvas } from './desk';
 import type { Place } from './layout';
+import { FILM } from './nodes';
 import { Tool, Toolbar } from './toolbar';
 
 const LEAST_ZOOM = 0.2;
@@ -226,7 +227,7 @@ function Acts({ id, plugin }: { id: string; plugin: string }) {
       <button type="button" aria-label={`Connect to…: ${name}`} title="Connect (C)" onClick={() => connect(id)}>
         <Cable aria-hidden /> Connect to…
       </button>
-      {plugin === 'animation-generator' && (
+      {plugin === FILM && (
         <button type="button" aria-label={`Go on with it: ${name}`} title="Another animation, made with this one" onClick={() => goOn(id)}>
           <ListVideo aria-hidden /> Go on with it
         </button>

@@ -19,8 +19,9 @@ export class Joints {
 
   may = (joint: Joint): boolean => mayConnect(joint, this.board.seen.edges, this.handles);
 
-  make = (joint: Joint): void => {
-    if (this.may(joint)) this.board.join(connected(this.board.seen.edges, edgeOf(joint), handleOf(this.handles(joint.target)?.inputs ?? [], joint.targetHandle)));
+  make = (joint: Joint, step?: string): void => {
+    const into = handleOf(this.handles(joint.target)?.inputs ?? [], joint.targetHandle);
+    if (this.may(joint)) this.board.join(connected(this.board.seen.edges, edgeOf(joint), into), step);
   };
 
   handleName(nodeId: string, handle: string | null | undefined): string {

@@ -109,7 +109,7 @@ export function ordered<N extends KeptNode>(nodes: readonly N[], edges: readonly
   return found;
 }
 
-interface Box extends Place {
+export interface Box extends Place {
   width: number;
   height: number;
 }

@@ -7,7 +7,7 @@ import type { AnimationData } from '../../node/src/request';
 import type { BoardNode } from './board';
 import { useBoard, useCanvas } from './desk';
 import { ordered } from './layout';
-import { BODIES, known } from './nodes';
+import { BODIES, FILM, known } from './nodes';
 import { Toolbar } from './toolbar';
 
 interface Props {
@@ -35,7 +35,7 @@ function Card({ node: { id, data } }: { node: BoardNode }) {
   const { names, connect, remove, goOn } = useCanvas();
   const name = names.get(id) ?? '';
   const Body = BODIES.get(data.plugin);
-  const isAnimation = data.plugin === 'animation-generator';
+  const isAnimation = data.plugin === FILM;
   return (
     <li data-node={id} tabIndex={-1} className="koda-node" aria-label={name}>
       {isAnimation ? (

@@ -21,6 +21,7 @@ function useHeld(id: string) {
   return useSyncExternalStore(board.watch, () => board.seen.nodes.find((each) => each.id === id)?.data);
 }
 
+export const FILM = animationGenerator.plugin.id;
 const STYLES: [id: string, name: string, about: string][] = [
   ['playful', 'Playful', 'Bright, quick and springy'],
   ['smooth', 'Smooth', 'Slow in, slow out, plenty of space'],

@@ -6,22 +6,20 @@ import '../../node/src/style.css';
 import { canUndo, deletions } from '../api/deleted';
 import { useLogin } from '../api/hooks';
 import { filesOf } from '../api/uploads';
-import type { BoardNode } from '../canvas/board';
 import { CanvasesList } from '../canvas/canvases-list';
 import { Connections } from '../canvas/connections';
 import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKept, useNames } from '../canvas/desk';
 import { Flow, type Sight } from '../canvas/flow';
 import { Joints } from '../canvas/joints';
-import { edgeOf, freePlace, type Lost, ordered, type Place } from '../canvas/layout';
+import { type Lost, ordered, type Place } from '../canvas/layout';
 import { List } from '../canvas/list';
-import { known, sizeOf } from '../canvas/nodes';
+import { FILM, known } from '../canvas/nodes';
+import { Placing } from '../canvas/placing';
 import '../canvas/style.css';
 import { Button } from '../parts/button';
 import { TYPED_INTO } from '../parts/keys';
 
 const NARROW = '(max-width: 47.99rem)';
-const FILM = 'animation-generator';
-const GAP_PX = 80;
 const LOST: Record<Lost, string> = {
   nothing: '',
   some: 'Part of what was kept of this canvas could not be read, and is left out.',
@@ -62,6 +60,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   useKept(board);
   const names = useNames(nodes);
   const joints = useMemo(() => new Joints(board, known), [board]);
+  const placing = useMemo(() => new Placing(board, joints), [board, joints]);
   const isNarrow = useMedia(NARROW);
   const [said, setSaid] = useState('');
   const [connecting, setConnecting] = useState<string>();
@@ -73,37 +72,13 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const focusOn = (nodeId: string | undefined) =>
     // it is there once it was drawn, and the canvas measured it
     whenThere(root.current, nodeId === undefined ? '.canvas-tool' : selectorOf(nodeId), () => nodeId !== undefined && sight.current?.reveal(nodeId));
-  const boxOf = ({ position, measured, width, data }: BoardNode) => {
-    const usual = sizeOf(data.plugin);
-    return { ...position, width: measured?.width ?? width ?? usual.width, height: Math.max(measured?.height ?? 0, usual.height) };
-  };
   const middle = (): Place => sight.current?.middle() ?? { x: 0, y: 0 };
-  const lowest = (): Place => ({ x: 0, y: Math.max(0, ...board.seen.nodes.map(boxOf).map(({ y, height }) => y + height + GAP_PX)) });
-  const place = (plugin: string, at: Place): string => {
-    const size = sizeOf(plugin);
-    const { x, y } = isNarrow ? lowest() : at;
-    return board.add({ plugin }, freePlace({ x: Math.round(x), y: Math.round(y), ...size }, board.seen.nodes.map(boxOf)), size.width);
-  };
-  const around = ({ x, y }: Place, plugin: string): Place => {
-    const { width, height } = sizeOf(plugin);
-    return { x: x - width / 2, y: y - height / 2 };
-  };
-  /** Put a node beside another one that it fits to, and connect them; in the middle where there is none. */
-  const placeBeside = (plugin: string, other: BoardNode | undefined, isAfter = plugin === FILM): string => {
-    const joint = other && (isAfter ? joints.between(other.data.plugin, plugin) : joints.between(plugin, other.data.plugin));
-    const isTaken = joint && !isAfter && !joint.multiple && board.seen.edges.some(({ target, targetHandle }) => target === other?.id && targetHandle === joint.targetHandle);
-    if (!other || !joint || isTaken) return place(plugin, around(middle(), plugin));
-    const { x, y, width } = boxOf(other);
-    const made = place(plugin, { x: isAfter ? x + width + GAP_PX : x - sizeOf(plugin).width - GAP_PX, y });
-    const [source, target] = isAfter ? [other.id, made] : [made, other.id];
-    board.put({ edges: [...board.seen.edges, edgeOf({ ...joint, source, target })] });
-    return made;
-  };
-  const chosen = nodes.filter(({ selected }) => selected);
+  const put = (plugin: string, at = middle()) => (isNarrow ? placing.below(plugin) : placing.around(at, plugin));
+  const chosen = isNarrow ? [] : nodes.filter(({ selected }) => selected);
   const alone = chosen.length === 1 ? chosen[0] : undefined;
   const add = (plugin: string) => {
-    const isNext = plugin === FILM && alone?.data.plugin === FILM; // two films are connected where that is said
-    const made = placeBeside(plugin, isNext ? undefined : alone);
+    const other = plugin === FILM && alone?.data.plugin === FILM ? undefined : alone; // two films are connected where that is said
+    const made = (other && placing.beside(other, plugin)) ?? put(plugin);
     setSaid(`Added: ${known.get(plugin)?.plugin.name ?? plugin}`);
     focusOn(made);
   };
@@ -118,24 +93,19 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     focusOn(beside?.id);
   };
   const goOn = (nodeId: string) => {
+    const other = board.seen.nodes.find(({ id }) => id === nodeId);
+    if (!other) return;
     setSaid(`Added: an animation that is made with ${names.get(nodeId)}`);
-    focusOn(placeBeside(FILM, board.seen.nodes.find(({ id }) => id === nodeId)));
+    focusOn(placing.beside(other, FILM));
   };
-  const begin = () => {
-    const { x, y } = middle();
-    const [left, top] = [x - 400, y - 300];
-    const [words, style, film] = [place('prompt', { x: left, y: top }), place('style', { x: left, y: top }), place(FILM, { x: left + 380, y: top })];
-    const joint = (source: string, handle: string, into: string) => edgeOf({ source, sourceHandle: handle, target: film, targetHandle: into });
-    board.put({ edges: [joint(words, 'text', 'prompt'), joint(style, 'style', 'style')] });
-    focusOn(words);
-  };
+  const begin = () => focusOn(placing.begin(middle()));
   const take = (given: readonly File[], { at, nodeId }: { at?: Place; nodeId?: string | undefined } = {}) => {
     const onto = board.seen.nodes.find(({ id }) => id === nodeId);
     const [first, ...rest] = given;
     const isInto = onto?.data.plugin === 'asset';
     if (isInto && first) files.put(onto.id, first);
     for (const file of isInto ? rest : given)
-      files.put(onto?.data.plugin === FILM ? placeBeside('asset', onto) : place('asset', around(at ?? middle(), 'asset')), file);
+      files.put((onto && placing.beside(onto, 'asset')) ?? put('asset', at), file);
   };
   const undo = () => board.undo() && setSaid('Undone');
   const redo = () => board.redo() && setSaid('Done again');
