@@ -29,7 +29,9 @@ __all__ = ["is_page", "web_router"]
 
 _INDEX = "index.html"
 _HASHED = "page/"
-_PAGES = ("/", "/renders", "/assets", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
+_PAGES = ("/", "/renders", "/assets", "/c", "/c/{canvas}", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
+_ALONE = ("/", "/renders", "/assets", "/c", "/koda.svg")
+_ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")
 _POLICY = {
@@ -72,7 +74,7 @@ class _File:
 
 def is_page(path: str) -> bool:
     """Whether an address is of the page, which anybody may read: what it shows is asked for with a key."""
-    return path in ("/", "/renders", "/assets", "/koda.svg") or path.startswith(("/s/", "/t/", "/w/", "/page/"))
+    return path in _ALONE or path.startswith(_ABOVE)
 
 
 def web_router(folder: Path) -> APIRouter:

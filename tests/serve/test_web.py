@@ -33,12 +33,12 @@ async def page(tmp_path: Path, built: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_the_page_is_for_everybody_and_what_it_shows_is_not(page: httpx.AsyncClient) -> None:
-    for path in ("/", "/s/ses_1", "/t/grp_1", "/w/token"):
+    for path in ("/", "/c", "/c/0a1b2c", "/s/ses_1", "/t/grp_1", "/w/token"):
         response = await page.get(path)
         assert response.status_code == 200 and response.headers["cache-control"] == "no-cache"
         assert response.text.startswith("<!doctype html>")
     assert (await page.get("/v1/sessions")).status_code == 401
-    for path in ("/page/../koda.db", "/page/%2e%2e/koda.db", "/page/none.js", "/s/a/b", "/nowhere"):
+    for path in ("/page/../koda.db", "/page/%2e%2e/koda.db", "/page/none.js", "/s/a/b", "/c/a/b", "/nowhere"):
         assert (await page.get(path)).status_code in (401, 404), path
 
 

@@ -21,6 +21,7 @@ const Takes = lazy(() => import('./screens/takes').then((module) => ({ default: 
 const Renders = lazy(() => import('./screens/renders').then((module) => ({ default: module.Renders })));
 const Watch = lazy(() => import('./screens/watch').then((module) => ({ default: module.Watch })));
 const Embed = lazy(() => import('./screens/watch').then((module) => ({ default: module.Embed })));
+const Canvas = lazy(() => import('./screens/canvas').then((module) => ({ default: module.Canvas })));
 const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
 
 /** What somebody was sent is for whoever has its address; everything else is one's own, and in no other page's frame. */
@@ -93,6 +94,7 @@ function Studio() {
             <Route path="/" component={Home} />
             <Route path="/renders" component={Renders} />
             <Route path="/assets" component={Assets} />
+            <Route path="/c/:id?">{({ id }) => <Canvas id={id} />}</Route>
             <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
             <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
             <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>

@@ -33,7 +33,7 @@ export function Idle({ data, change, given, settings }: Props) {
       let { sent } = now.current;
       if (sent?.asked !== asked) {
         const assetIds = [];
-        for (const { source, sourceHandle } of files) assetIds.push(await koda.upload(await fileOf(source, sourceHandle)));
+        for (const { source, sourceHandle } of files) assetIds.push(await assetOf(source, sourceHandle));
         sent = { asked, key: newKey(), body: assetIds.length > 0 ? { ...body, assetIds } : body };
         change({ sent });
       }
@@ -46,11 +46,11 @@ export function Idle({ data, change, given, settings }: Props) {
       setBusy(false);
     }
   };
-  const fileOf = async (source: string, handle: string) => {
+  const assetOf = async (source: string, handle: string) => {
     const from = given.find((each) => each.source === source && each.sourceHandle === handle);
     const entry = from?.plugin === undefined ? undefined : registry.get(from.plugin);
     if (!entry?.file || !from?.data) throw new Problem(0, 'NO_FILE', `There is no file behind ${from?.name ?? source}.`);
-    return entry.file(handle, from.data, koda);
+    return (await entry.stored?.(handle, from.data, koda)) ?? koda.upload(await entry.file(handle, from.data, koda));
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void make();

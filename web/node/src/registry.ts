@@ -27,6 +27,8 @@ export interface Entry {
   sessionId?: (data: NodeData) => string | undefined;
   /** Tells when something other than its data or its session changes what it gives; returns what ends that. */
   watch?: (told: () => void) => () => void;
+  /** The id of the file behind an output, where it is uploaded already and no session has it; it goes along as it is. */
+  stored?: (handle: string, data: NodeData, koda: Koda) => Promise<string | undefined>;
   /** The file behind an output, as it can be uploaded. */
   file?: (handle: string, data: NodeData, koda: Koda) => Promise<File>;
 }

@@ -20,6 +20,7 @@ const KEYS: [key: string, does: string][] = [
   ['F', 'Full screen'],
   ['D', 'Download the video'],
   ['F2 Del', 'Rename, delete the animation one is at'],
+  ['Enter C Del', 'On a canvas: choose, connect, remove'],
   ['Ctrl Z', 'Undo that something was deleted'],
   ['Esc', 'Leave what you are in'],
   ['?', 'This list'],

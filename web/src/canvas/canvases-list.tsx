@@ -1,0 +1,110 @@
+/** All canvases of one's own: to open, begin, rename and delete. */
+import { Pencil, Plus, Trash2 } from 'lucide-react';
+import { type FormEvent, useState } from 'react';
+import { Link, useLocation } from 'wouter';
+import { ago } from '../api/words';
+import { Button } from '../parts/button';
+import { Dialog } from '../parts/dialog';
+import { useDraft } from '../parts/draft';
+import type { Listed } from './canvases';
+import type { Desk } from './desk';
+import { LONGEST_NAME } from './layout';
+
+const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
+
+interface Props {
+  desk: Desk;
+  /** The one that is open. */
+  current: string;
+  close: () => void;
+}
+
+export function CanvasesList({ desk, current, close }: Props) {
+  const [list, setList] = useState(() => desk.canvases.list());
+  const [, go] = useLocation();
+  const reread = () => setList(desk.canvases.list());
+  const begin = () => {
+    close();
+    go(`/c/${desk.canvases.create()}`);
+  };
+  const remove = (id: string) => {
+    desk.remove(id);
+    reread();
+    if (id !== current) return;
+    close();
+    go(`/c/${desk.canvases.current()}`, { replace: true });
+  };
+  return (
+    <Dialog title="Canvases" close={close}>
+      <p className="mt-1 text-sm text-muted">They stay in this browser. The animations on them are among your sessions, everywhere.</p>
+      <ul aria-label="Canvases" className="mt-4 space-y-1">
+        {list.map((each) => (
+          <Row key={each.id} canvas={each} isCurrent={each.id === current} close={close} remove={() => remove(each.id)} rename={(name) => (desk.rename(each.id, name), reread())} />
+        ))}
+      </ul>
+      <Button kind="main" className="mt-5" onClick={begin}>
+        <Plus aria-hidden className="size-4" /> New canvas
+      </Button>
+    </Dialog>
+  );
+}
+
+interface RowProps {
+  canvas: Listed;
+  isCurrent: boolean;
+  close: () => void;
+  rename: (name: string) => void;
+  remove: () => void;
+}
+
+function Row({ canvas: { id, name, changedAt, nodes }, isCurrent, close, rename, remove }: RowProps) {
+  const [draft, setDraft, pencil] = useDraft();
+  const [asked, setAsked, bin] = useDraft();
+  const save = (event: FormEvent) => {
+    event.preventDefault();
+    rename(draft ?? '');
+    setDraft(undefined);
+  };
+  if (draft !== undefined)
+    return (
+      <li>
+        <form onSubmit={save} className="flex flex-wrap gap-2" onKeyDown={(event) => event.key === 'Escape' && (event.preventDefault(), setDraft(undefined))}>
+          <input aria-label="Name" className="field min-w-0 flex-1" maxLength={LONGEST_NAME} autoFocus value={draft} onChange={({ target }) => setDraft(target.value)} />
+          <Button kind="main" type="submit">
+            Save
+          </Button>
+        </form>
+      </li>
+    );
+  if (asked !== undefined)
+    return (
+      <li className="space-y-2 rounded-xl bg-sunken p-3 text-sm">
+        <p>{name} goes for good. Its animations stay among your sessions.</p>
+        <div className="flex flex-wrap gap-1">
+          <button type="button" autoFocus className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium text-bad hover:bg-bad-ground" onClick={remove}>
+            Delete it
+          </button>
+          <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={() => setAsked(undefined)}>
+            Keep it
+          </Button>
+        </div>
+      </li>
+    );
+  return (
+    <li className="flex items-center gap-1">
+      <Link href={`/c/${id}`} aria-current={isCurrent ? 'page' : undefined} className="canvas-row" onClick={close}>
+        <span>{name}</span>
+        <small>
+          {nodes === 1 ? '1 node' : `${nodes} nodes`}
+          {changedAt > 0 && ` · ${ago(new Date(changedAt).toISOString(), Date.now())}`}
+        </small>
+      </Link>
+      <button ref={pencil} type="button" className={ICON} aria-label={`Rename ${name}`} title="Rename" onClick={() => setDraft(name)}>
+        <Pencil aria-hidden className="size-4" />
+      </button>
+      <button ref={bin} type="button" className={ICON} aria-label={`Delete ${name}`} title="Delete" onClick={() => setAsked('')}>
+        <Trash2 aria-hidden className="size-4" />
+      </button>
+    </li>
+  );
+}

@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { Canvases } from './canvases';
+import { empty } from './layout';
+
+class Kept {
+  readonly entries = new Map<string, string>();
+  get length() {
+    return this.entries.size;
+  }
+  key = (at: number) => [...this.entries.keys()][at] ?? null;
+  getItem = (key: string) => this.entries.get(key) ?? null;
+  setItem = (key: string, value: string) => void this.entries.set(key, value);
+  removeItem = (key: string) => void this.entries.delete(key);
+}
+
+test('the first canvas is there once it is asked for, and stays the current one', () => {
+  const canvases = new Canvases('ann', new Kept());
+  const id = canvases.current();
+  expect(canvases.current()).toBe(id);
+  expect(canvases.list()).toMatchObject([{ id, name: 'Canvas', nodes: 0 }]);
+  const other = canvases.create();
+  canvases.opened(other);
+  expect(canvases.current()).toBe(other);
+  canvases.remove(other);
+  expect([canvases.current(), canvases.has(other), canvases.read(other)]).toEqual([id, false, undefined]);
+});
+
+test('each person has their own', () => {
+  const kept = new Kept();
+  const [ann, bob] = [new Canvases('ann', kept), new Canvases('ann/b', kept)];
+  const id = ann.create();
+  expect([ann.list().length, bob.list().length, bob.has(id)]).toEqual([1, 0, false]);
+});
+
+test('names differ, and one that is nothing is none', () => {
+  const canvases = new Canvases('ann', new Kept());
+  const [one, two] = [canvases.create(), canvases.create()];
+  canvases.rename(one, '  Spring campaign ');
+  canvases.rename(two, ' ');
+  const names = Object.fromEntries(canvases.list().map(({ id, name }) => [id, name]));
+  expect([names[one], names[two]]).toEqual(['Spring campaign', 'Canvas']);
+  expect(canvases.read(canvases.create())?.layout.name).toBe('Canvas 2');
+});
+
+test('one that cannot be read is in the list, and what was changed last is first', () => {
+  const kept = new Kept();
+  const canvases = new Canvases('ann', kept);
+  canvases.write('old', { ...empty('Old'), changedAt: 1 });
+  canvases.write('new', { ...empty('New'), changedAt: 2 });
+  kept.setItem('koda.canvas/ann/broken', '{');
+  expect(canvases.list().map(({ id }) => id)).toEqual(['new', 'old', 'broken']);
+  expect(canvases.read('broken')?.lost).toBe('all');
+});

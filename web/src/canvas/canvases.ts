@@ -1,0 +1,95 @@
+/** A person's canvases, which stay in the browser that they were made in: one entry of its storage each. */
+import { newKey } from '../api/client';
+import { empty, type Layout, LONGEST_NAME, type Lost, read, UNNAMED, written } from './layout';
+
+export interface Listed {
+  id: string;
+  name: string;
+  changedAt: number;
+  nodes: number;
+}
+
+type Kept = Pick<Storage, 'getItem' | 'setItem' | 'removeItem' | 'key' | 'length'>;
+
+export class Canvases {
+  private readonly prefix: string;
+  private readonly last: string;
+
+  constructor(
+    user: string,
+    private readonly kept: Kept = localStorage,
+  ) {
+    this.prefix = `koda.canvas/${encodeURIComponent(user)}/`;
+    this.last = `koda.canvas-last/${encodeURIComponent(user)}`;
+  }
+
+  /** What was changed last comes first. */
+  list(): Listed[] {
+    const found: Listed[] = [];
+    for (let at = 0; at < this.kept.length; at += 1) {
+      const key = this.kept.key(at);
+      if (!key?.startsWith(this.prefix)) continue;
+      const { name, changedAt, nodes } = read(this.kept.getItem(key) ?? '').layout;
+      found.push({ id: key.slice(this.prefix.length), name, changedAt, nodes: nodes.length });
+    }
+    return found.sort((one, other) => other.changedAt - one.changedAt || one.id.localeCompare(other.id));
+  }
+
+  /** The id of the one that was open last, else of another; a new one where there is none. */
+  current(): string {
+    const last = this.kept.getItem(this.last);
+    return last !== null && this.has(last) ? last : (this.list()[0]?.id ?? this.create());
+  }
+
+  opened(id: string): void {
+    try {
+      this.kept.setItem(this.last, id);
+    } catch {
+      // nothing is lost by it
+    }
+  }
+
+  has(id: string): boolean {
+    return this.kept.getItem(this.prefix + id) !== null;
+  }
+
+  create(): string {
+    const names = new Set(this.list().map(({ name }) => name));
+    let name = UNNAMED;
+    for (let number = 2; names.has(name); number += 1) name = `${UNNAMED} ${number}`;
+    const id = newKey().slice(0, 12);
+    try {
+      this.write(id, { ...empty(name), changedAt: Date.now() });
+    } catch {
+      // it is there as long as it is looked at, and the next change says that it is not kept
+    }
+    return id;
+  }
+
+  /** What is kept of one; undefined where there is none. */
+  read(id: string): { layout: Layout; lost: Lost } | undefined {
+    const text = this.kept.getItem(this.prefix + id);
+    return text === null ? undefined : read(text);
+  }
+
+  /** Throws where the browser has no room for it. */
+  write(id: string, layout: Layout): void {
+    this.kept.setItem(this.prefix + id, written(layout));
+  }
+
+  rename(id: string, name: string): void {
+    const there = this.read(id);
+    if (there) this.write(id, { ...there.layout, name: name.trim().slice(0, LONGEST_NAME) || UNNAMED });
+  }
+
+  remove(id: string): void {
+    this.kept.removeItem(this.prefix + id);
+  }
+
+  /** Hear when another window changes one, or removes it. */
+  watch(told: (id: string) => void): () => void {
+    const heard = ({ key }: StorageEvent) => key?.startsWith(this.prefix) && told(key.slice(this.prefix.length));
+    window.addEventListener('storage', heard);
+    return () => window.removeEventListener('storage', heard);
+  }
+}

@@ -1,0 +1,209 @@
+import { ChevronDown, Sparkles, X } from 'lucide-react';
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { Link, Redirect } from 'wouter';
+import { KodaProvider } from '../../node/src/context';
+import '../../node/src/style.css';
+import { canUndo, deletions } from '../api/deleted';
+import { useLogin } from '../api/hooks';
+import { filesOf } from '../api/uploads';
+import { CanvasesList } from '../canvas/canvases-list';
+import { Connections } from '../canvas/connections';
+import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKept, useNames } from '../canvas/desk';
+import { Flow, type Sight } from '../canvas/flow';
+import { Joints } from '../canvas/joints';
+import { type Lost, ordered, type Place } from '../canvas/layout';
+import { List } from '../canvas/list';
+import { FILM, known } from '../canvas/nodes';
+import { Placing } from '../canvas/placing';
+import '../canvas/style.css';
+import { Button } from '../parts/button';
+import { TYPED_INTO } from '../parts/keys';
+
+const NARROW = '(max-width: 47.99rem)';
+const LOST: Record<Lost, string> = {
+  nothing: '',
+  some: 'Part of what was kept of this canvas could not be read, and is left out.',
+  all: 'What was kept of this canvas could not be read, so it is empty. Your animations are all there, among your sessions.',
+};
+const UNKEPT = 'This browser has no room left: the last changes of this canvas are gone once the page is closed.';
+
+/** A canvas by its id; without one, that which was open last. */
+export function Canvas({ id }: { id?: string | undefined }) {
+  const { data: login } = useLogin();
+  if (!login) return <p className="py-16 text-muted">One moment…</p>;
+  const desk = deskOf(login.user);
+  if (id === undefined) return <Redirect to={`/c/${desk.canvases.current()}`} replace />;
+  const open = desk.open(id);
+  if (!open) return <NoCanvas />;
+  return (
+    <KodaProvider koda={desk.koda} registry={known}>
+      <Shown key={`${login.user} ${id}`} desk={desk} open={open} />
+    </KodaProvider>
+  );
+}
+
+function NoCanvas() {
+  return (
+    <div className="mx-auto max-w-md py-24 text-center">
+      <title>No such canvas · koda</title>
+      <h1 className="text-2xl font-semibold tracking-tight">There is no such canvas here.</h1>
+      <p className="mt-3 text-muted">Canvases stay in the browser that they were made in. Their animations are among your sessions.</p>
+      <Link href="/c" className="mt-6 inline-block text-accent underline underline-offset-4">
+        To your canvas
+      </Link>
+    </div>
+  );
+}
+
+function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
+  const { name, nodes, edges, lost, isUnkept, canUndo: mayUndo, canRedo } = useBoard(board);
+  useKept(board);
+  const names = useNames(nodes);
+  const joints = useMemo(() => new Joints(board, known), [board]);
+  const placing = useMemo(() => new Placing(board, joints), [board, joints]);
+  const isNarrow = useMedia(NARROW);
+  const [said, setSaid] = useState('');
+  const [connecting, setConnecting] = useState<string>();
+  const [isListing, setListing] = useState(false);
+  const root = useRef<HTMLDivElement>(null);
+  const sight = useRef<Sight>(undefined);
+  useEffect(() => desk.canvases.opened(board.id), [desk, board]);
+
+  const focusOn = (nodeId: string | undefined) =>
+    // it is there once it was drawn, and the canvas measured it
+    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : selectorOf(nodeId), () => nodeId !== undefined && sight.current?.reveal(nodeId));
+  const middle = (): Place => sight.current?.middle() ?? { x: 0, y: 0 };
+  const put = (plugin: string, at = middle()) => (isNarrow ? placing.below(plugin) : placing.around(at, plugin));
+  const chosen = isNarrow ? [] : nodes.filter(({ selected }) => selected);
+  const alone = chosen.length === 1 ? chosen[0] : undefined;
+  const add = (plugin: string) => {
+    const other = plugin === FILM && alone?.data.plugin === FILM ? undefined : alone; // two films are connected where that is said
+    const made = (other && placing.beside(other, plugin)) ?? put(plugin);
+    setSaid(`Added: ${known.get(plugin)?.plugin.name ?? plugin}`);
+    focusOn(made);
+  };
+  const remove = (nodeIds: readonly string[], edgeIds: readonly string[] = []) => {
+    const [only] = nodeIds;
+    const what = nodeIds.length === 0 ? (edgeIds.length === 1 ? 'a connection' : `${edgeIds.length} connections`) : nodeIds.length === 1 && only ? names.get(only) : `${nodeIds.length} nodes`;
+    const all = ordered(nodes, edges);
+    const at = all.findIndex(({ id }) => nodeIds.includes(id));
+    const beside = [...all.slice(at + 1), ...all.slice(0, Math.max(0, at)).reverse()].find(({ id }) => !nodeIds.includes(id));
+    board.remove(nodeIds, edgeIds);
+    setSaid(`Removed: ${what}. To undo it, press Control and Z.`);
+    focusOn(beside?.id);
+  };
+  const goOn = (nodeId: string) => {
+    const other = board.seen.nodes.find(({ id }) => id === nodeId);
+    if (!other) return;
+    setSaid(`Added: an animation that is made with ${names.get(nodeId)}`);
+    focusOn(placing.beside(other, FILM));
+  };
+  const begin = () => focusOn(placing.begin(middle()));
+  const take = (given: readonly File[], { at, nodeId }: { at?: Place; nodeId?: string | undefined } = {}) => {
+    const onto = board.seen.nodes.find(({ id }) => id === nodeId);
+    const [first, ...rest] = given;
+    const isInto = onto?.data.plugin === 'asset';
+    if (isInto && first) files.put(onto.id, first);
+    for (const file of isInto ? rest : given)
+      files.put((onto && placing.beside(onto, 'asset')) ?? put('asset', at), file);
+  };
+  const undo = () => board.undo() && setSaid('Undone');
+  const redo = () => board.redo() && setSaid('Done again');
+  const heard = useRef<(event: KeyboardEvent | ClipboardEvent) => void>(undefined);
+  heard.current = (event) => {
+    const { target } = event;
+    const isElsewhere = target instanceof Element && (target.matches(TYPED_INTO) || target.closest('dialog') !== null);
+    if (event.defaultPrevented || isElsewhere) return;
+    if (event instanceof ClipboardEvent) {
+      const given = filesOf(event.clipboardData);
+      if (given.length > 0) event.preventDefault();
+      take(given, { nodeId: alone?.id });
+      return;
+    }
+    const key = event.key.toLowerCase();
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || (key !== 'z' && key !== 'y')) return;
+    if (deletions.shown.some(canUndo)) return; // a session that was just deleted comes back first
+    event.preventDefault();
+    if (key === 'y' || event.shiftKey) redo();
+    else undo();
+  };
+  useEffect(() => {
+    const hears = (event: Event) => heard.current?.(event as KeyboardEvent | ClipboardEvent);
+    const over = (event: DragEvent) => event.dataTransfer?.types.includes('Files') && event.preventDefault();
+    const dropped = (event: DragEvent) => filesOf(event.dataTransfer).length > 0 && event.preventDefault();
+    const listeners = { keydown: hears, paste: hears, dragover: over, drop: dropped };
+    for (const [kind, listener] of Object.entries(listeners)) document.addEventListener(kind, listener as EventListener);
+    return () => {
+      for (const [kind, listener] of Object.entries(listeners)) document.removeEventListener(kind, listener as EventListener);
+    };
+  }, []);
+
+  const shown = { board, files, joints, names, connect: setConnecting, remove, goOn };
+  const acts = { add, undo: mayUndo ? undo : undefined, redo: canRedo ? redo : undefined };
+  const word = isUnkept ? UNKEPT : LOST[lost];
+  return (
+    <CanvasProvider value={shown}>
+      <title>{`${name} · koda`}</title>
+      <div ref={root} className={isNarrow ? 'canvas canvas-narrow' : 'canvas canvas-wide'}>
+        <div className="canvas-head">
+          <h1>
+            <button type="button" aria-haspopup="dialog" title="All canvases" onClick={() => setListing(true)}>
+              <span>{name}</span> <ChevronDown aria-hidden className="koda-icon" />
+            </button>
+          </h1>
+          {word && (
+            <p role="alert" className="canvas-word">
+              <span>{word}</span>
+              {!isUnkept && (
+                <button type="button" aria-label="Close" className="koda-tool" onClick={() => board.show({ lost: 'nothing' })}>
+                  <X aria-hidden className="koda-icon" />
+                </button>
+              )}
+            </p>
+          )}
+        </div>
+        <p role="status" className="sr-only">
+          {said}
+        </p>
+        {isNarrow ? <List {...acts} /> : <Flow {...acts} take={take} sight={sight} />}
+        {nodes.length === 0 && (
+          <div className="canvas-empty">
+            <p>Words, a style and files go in, a video comes out, and that goes into the next one.</p>
+            <Button kind="main" onClick={begin}>
+              <Sparkles aria-hidden className="size-4" /> Begin with words and a style
+            </Button>
+          </div>
+        )}
+        {connecting !== undefined && names.has(connecting) && <Connections nodeId={connecting} close={() => setConnecting(undefined)} />}
+        {isListing && <CanvasesList desk={desk} current={board.id} close={() => setListing(false)} />}
+      </div>
+    </CanvasProvider>
+  );
+}
+
+function useMedia(query: string): boolean {
+  const media = useMemo(() => matchMedia(query), [query]);
+  const watch = useMemo(
+    () => (told: () => void) => {
+      media.addEventListener('change', told);
+      return () => media.removeEventListener('change', told);
+    },
+    [media],
+  );
+  return useSyncExternalStore(watch, () => media.matches);
+}
+
+function selectorOf(nodeId: string): string {
+  const id = CSS.escape(nodeId);
+  return `.react-flow__node[data-id="${id}"], [data-node="${id}"]`;
+}
+
+const FRAMES = 60;
+
+/** Give something the focus once it is there and can be seen. */
+function whenThere(root: HTMLElement | null, selector: string, then: () => void, frames = FRAMES): void {
+  const found = root?.querySelector<HTMLElement>(selector);
+  found?.focus({ preventScroll: Boolean(found.dataset.id) });
+  if (found && document.activeElement === found) then();
+  else if (root && frames > 0) requestAnimationFrame(() => whenThere(root, selector, then, frames - 1));
+}
