@@ -21,10 +21,11 @@ from pathlib import Path
 from playwright.async_api import Browser, Page, async_playwright
 
 from koda_ray import commands
+from koda_ray.client import KodaClient
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
 from tests.serve.scripted import VIDEO
-from tests.serve.world import World, world
+from tests.serve.world import World, reached, world
 from tests.web.lives import live, running_in
 
 __all__ = ["figures"]
@@ -35,6 +36,7 @@ AXE_PLACES = tuple(
 IN_VIEW = 10
 _LIVE_FPS = 60
 _FILM_FPS, _FILM_S = 30, 8.0
+_NODES = 30
 ASLEEP = 5
 PROMPT = "textarea[aria-label='What should move']"
 _WHEN_USABLE = """(() => {
@@ -106,6 +108,7 @@ async def figures(*, quick: bool) -> dict[str, float]:
                     "event_to_paint_ms": await _event_to_paint_ms(browser, koda, samples),
                     "seek_to_paint_ms": await _seek_to_paint_ms(browser, samples * 4),
                     "compare_max_drift_frames": await _compare_max_drift_frames(browser, koda, 2 if quick else 5),
+                    "nodes_30_connections": await _nodes_connections(browser, koda),
                     "idle_night_processes": await _idle_night_processes(browser, koda, 3 if quick else 30),
                     "axe_violations": await _axe_violations(browser, koda, quick=quick),
                 }
@@ -227,6 +230,43 @@ def _film() -> bytes:
             ["ffmpeg", "-y", "-loglevel", "error", "-f", "lavfi", "-i", drawn, *codec, str(path)], check=True
         )
         return path.read_bytes()
+
+
+async def _nodes_connections(browser: Browser, koda: World) -> float:
+    """How many requests of a canvas with 30 animations stay open, each of them followed."""
+    koda.directory.hold = {"analyze"}
+    async with KodaClient(koda.url) as client:
+        ids = [(await client.create(f"Ball {number}")).session_id for number in range(_NODES)]
+    layout = {
+        "version": 1,
+        "name": "Thirty",
+        "nodes": [
+            {
+                "id": f"n{number}",
+                "position": {"x": 450 * (number % 6), "y": 500 * (number // 6)},
+                "data": {"plugin": "animation-generator", "sessionId": session_id},
+            }
+            for number, session_id in enumerate(ids)
+        ],
+        "edges": [],
+        "view": {"x": 40, "y": 120, "zoom": 0.3},
+    }
+    page = await browser.new_page(viewport={"width": 1440, "height": 900})
+    under_way = set[object]()
+    page.on("request", lambda request: under_way.add(request))
+    page.on("requestfinished", lambda request: under_way.discard(request))
+    page.on("requestfailed", lambda request: under_way.discard(request))
+    await page.goto(koda.url)
+    await page.evaluate("text => localStorage.setItem('koda.canvas/local/thirty', text)", json.dumps(layout))
+    await page.goto(f"{koda.url}/c/thirty")
+    await page.wait_for_function("count => document.querySelectorAll('.react-flow__node').length === count", arg=_NODES)
+    await koda.directory.move(ids[-1], commands.Think("Thirty are followed"))
+    open_streams = koda.app.state.streams.count
+    await reached(lambda: 0 < len(under_way) <= open_streams("local"))  # what was only read has come to its end
+    koda.directory.hold = set()
+    found = len(under_way)
+    await page.close()
+    return float(found)
 
 
 async def _idle_night_processes(browser: Browser, koda: World, seconds: float) -> float:
