@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidPath
-from koda_ray.state import storage as keys
+from koda_ray.state import keys
 from koda_ray.state.keys import check_key
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
