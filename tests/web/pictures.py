@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, Page, Route, ViewportSize, async_playwright, expect
 
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
@@ -92,6 +92,12 @@ async def _gallery(koda: World, page: Page, path: Path) -> None:
 
 
 async def _studio(koda: World, page: Page, path: Path) -> None:
+    seen: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def of_version(route: Route) -> None:
+        await route.fulfill(body=await seen, content_type="image/jpeg")
+
+    await page.route("**/thumbnail*", of_version)
     await page.goto(koda.url)
     _, inside = await live(koda, page, "koda, from a sentence to a film")
     await page.keyboard.press("k")
@@ -101,6 +107,8 @@ async def _studio(koda: World, page: Page, path: Path) -> None:
         await page.get_by_role("button", name=name).click()
     await slider.fill("204")
     await inside.wait_for_function("Math.abs(window.__koda.time - 204 / 60) < 1e-9")
+    seen.set_result(await page.locator("iframe").screenshot(type="jpeg"))
+    await page.evaluate("Promise.all([...document.images].map((each) => (each.loading = 'eager', each.decode())))")
     await page.get_by_role("button", name="Point at something", exact=True).click()
     over = page.get_by_role("application")
     place = await over.bounding_box()
