@@ -132,8 +132,9 @@ class ScriptedModel:
     def respond(self, request: Json) -> Answer:
         with self._lock:
             self.done += 1
-            if self._always is not None:
-                return self._always(request)
+        if self._always is not None:  # without the lock: while it waits for something, others are answered
+            return self._always(request)
+        with self._lock:
             if not self._steps:
                 raise AssertionError(f"the script has no step left for request {self.done}: {last_text(request)[:400]}")
             step = self._steps.pop(0)

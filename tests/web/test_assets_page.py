@@ -126,6 +126,7 @@ async def test_how_far_it_is_is_shown_and_it_can_be_stopped(koda: World, browser
 
 async def test_the_keyboard_alone_brings_and_deletes(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
+        page.on("filechooser", lambda _: None)  # the browser is told in good time that somebody waits for one
         await tabbed_to(page, page.get_by_role("link", name="Assets"))
         await page.keyboard.press("Enter")
         await tabbed_to(page, page.get_by_role("button", name="Upload"))

@@ -1,5 +1,5 @@
 /** The API, as its description types it (`npm run schema`), with its problems in its own words. */
-import { ask, commandKey } from '../../node/src/http';
+import { ask, commandKey, Problem } from '../../node/src/http';
 import type { components } from './schema';
 
 export { ask, newKey, Problem, problemOf } from '../../node/src/http';
@@ -24,6 +24,11 @@ export type CommandName =
   | 'rewind'
   | 'fork'
   | `approvals/${string}/${'approve' | 'reject'}`;
+
+/** Take what is not there for what was deleted elsewhere. */
+export function unlessGone(problem: unknown): void {
+  if (!(problem instanceof Problem && problem.status === 404)) throw problem;
+}
 
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */
 export function command(session: { id: string; seq?: number }, name: CommandName, body?: object): Promise<unknown> {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ago, bytes, left, seconds } from './words';
+import { ago, bytes, fileName, left, seconds } from './words';
 
 test('sizes and lengths are told as people read them', () => {
   expect([bytes(1), bytes(34_499), bytes(999_999), bytes(1_250_000)]).toEqual(['1 kB', '34 kB', '1000 kB', '1.3 MB']);
@@ -27,4 +27,8 @@ test('a time is told by how long ago it was, and by its date once that says more
   ]);
   expect(told(3 * 86_400_000)).toBe('1 Mar 2026');
   expect(told(-5_000)).toBe('just now'); // another machine's clock
+});
+
+test('a file is named after what it is of, in letters of any script', () => {
+  expect([fileName('A red ball!'), fileName('  Ünïcode, 動画 2 '), fileName('***')]).toEqual(['a-red-ball', 'ünïcode-動画-2', 'koda']);
 });

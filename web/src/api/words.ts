@@ -22,3 +22,8 @@ export function ago(time: string, now: number, locale?: string): string {
   if (minutes < 24 * 60) return `${Math.floor(minutes / 60)} h ago`;
   return new Date(time).toLocaleDateString(locale, { day: 'numeric', month: 'short', year: 'numeric' });
 }
+
+/** A file's name, of what something is called. */
+export function fileName(title: string): string {
+  return title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 40) || 'koda';
+}

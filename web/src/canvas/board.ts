@@ -9,7 +9,7 @@ import { paced } from '../../node/src/pace';
 import type { NodeData } from '../../node/src/registry';
 import { newKey } from '../api/client';
 import type { Canvases } from './canvases';
-import { empty, type KeptNode, LONGEST_NAME, type Lost, type Place, UNNAMED, type View } from './layout';
+import { calledBy, empty, type KeptNode, type Lost, type Place, type View } from './layout';
 
 export type BoardNode = Node<NodeData, 'plugin'>;
 
@@ -124,7 +124,7 @@ export class Board {
   add(data: NodeData, position: Place, width: number, step?: string): string {
     this.mark(step);
     const id = newKey().slice(0, 8);
-    this.put({ nodes: [...this.seen.nodes.map(unselected), { id, type: 'plugin', position, width, data, selected: true }], edges: this.seen.edges.map(unselected) });
+    this.put({ nodes: [...this.seen.nodes.map(unselected), { ...drawn({ id, position, width, data }), selected: true }], edges: this.seen.edges.map(unselected) });
     return id;
   }
 
@@ -153,7 +153,7 @@ export class Board {
   }
 
   rename(name: string): void {
-    this.seen = { ...this.seen, name: name.trim().slice(0, LONGEST_NAME) || UNNAMED };
+    this.seen = { ...this.seen, name: calledBy(name) };
     this.put({});
     this.keep();
   }
@@ -166,7 +166,7 @@ export class Board {
     const there = new Map(this.seen.nodes.map((each) => [each.id, each]));
     const nodes = past.nodes.map((each): BoardNode => {
       const now = there.get(each.id);
-      return now ? { ...now, position: each.position } : { id: each.id, type: 'plugin', position: each.position, ...(each.width ? { width: each.width } : {}), data: each.data };
+      return now ? { ...now, position: each.position } : drawn(each);
     });
     this.put({ nodes, edges: past.edges.map(unselected) });
     return true;
@@ -179,14 +179,17 @@ export class Board {
   private found(): Seen {
     const { layout, lost } = this.canvases.read(this.id) ?? { layout: empty(), lost: 'nothing' as const };
     this.changedAt = layout.changedAt;
-    const nodes = layout.nodes.map(({ id, position, width, data }): BoardNode => ({ id, type: 'plugin', position, ...(width ? { width } : {}), data }));
-    return { name: layout.name, nodes, edges: [...layout.edges], view: layout.view, lost, isUnkept: false, canUndo: false, canRedo: false };
+    return { name: layout.name, nodes: layout.nodes.map(drawn), edges: [...layout.edges], view: layout.view, lost, isUnkept: false, canUndo: false, canRedo: false };
   }
 
   private unwritten(): void {
     this.isWritten = false;
     this.keepSoon();
   }
+}
+
+function drawn({ id, position, width, data }: KeptNode): BoardNode {
+  return { id, type: 'plugin', position, ...(width ? { width } : {}), data };
 }
 
 function unselected<T extends { selected?: boolean }>(each: T): T {

@@ -6,6 +6,7 @@ import { ago } from '../api/words';
 import { Button } from '../parts/button';
 import { Dialog } from '../parts/dialog';
 import { useDraft } from '../parts/draft';
+import { Sure } from '../parts/sure';
 import type { Listed } from './canvases';
 import type { Desk } from './desk';
 import { LONGEST_NAME } from './layout';
@@ -78,16 +79,10 @@ function Row({ canvas: { id, name, changedAt, nodes }, isCurrent, close, rename,
     );
   if (asked !== undefined)
     return (
-      <li className="space-y-2 rounded-xl bg-sunken p-3 text-sm">
-        <p>{name} goes for good. Its animations stay among your sessions.</p>
-        <div className="flex flex-wrap gap-1">
-          <button type="button" autoFocus className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium text-bad hover:bg-bad-ground" onClick={remove}>
-            Delete it
-          </button>
-          <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={() => setAsked(undefined)}>
-            Keep it
-          </Button>
-        </div>
+      <li>
+        <Sure label={`Delete ${name}`} yes="Delete it" no="Keep it" problem={null} busy={false} act={remove} leave={() => setAsked(undefined)}>
+          {name} goes for good. Its animations stay among your sessions.
+        </Sure>
       </li>
     );
   return (

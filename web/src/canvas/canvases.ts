@@ -1,6 +1,6 @@
 /** A person's canvases, which stay in the browser that they were made in: one entry of its storage each. */
 import { newKey } from '../api/client';
-import { empty, type Layout, LONGEST_NAME, type Lost, read, UNNAMED, written } from './layout';
+import { calledBy, empty, type Layout, type Lost, read, UNNAMED, written } from './layout';
 
 export interface Listed {
   id: string;
@@ -79,7 +79,7 @@ export class Canvases {
 
   rename(id: string, name: string): void {
     const there = this.read(id);
-    if (there) this.write(id, { ...there.layout, name: name.trim().slice(0, LONGEST_NAME) || UNNAMED });
+    if (there) this.write(id, { ...there.layout, name: calledBy(name) });
   }
 
   remove(id: string): void {

@@ -46,6 +46,11 @@ const VERSION = 1;
 const LEAST_ZOOM = 0.1;
 const MOST_ZOOM = 4;
 
+/** What a canvas is called that somebody called so. */
+export function calledBy(words: string): string {
+  return words.trim().slice(0, LONGEST_NAME) || UNNAMED;
+}
+
 export function empty(name = UNNAMED): Layout {
   return { name, changedAt: 0, nodes: [], edges: [] };
 }
@@ -83,7 +88,7 @@ export function read(text: string): { layout: Layout; lost: Lost } {
     if (edge && nodes.has(edge.source) && nodes.has(edge.target) && edge.source !== edge.target) edges.set(edge.id, edge);
   }
   const layout = {
-    name: words(kept.name)?.slice(0, LONGEST_NAME) || UNNAMED,
+    name: calledBy(words(kept.name) ?? ''),
     changedAt: number(kept.changedAt) ?? 0,
     nodes: [...nodes.values()],
     edges: [...edges.values()],

@@ -1,7 +1,7 @@
 /** What a canvas has beside animations: words, a style, and files. */
 import { FileUp, Music, RotateCcw, X } from 'lucide-react';
 import { type ComponentType, useId, useRef, useState, useSyncExternalStore } from 'react';
-import { ask, type Schemas } from '../api/client';
+import type { Schemas } from '../api/client';
 import { animationGenerator } from '../../node/src/official';
 import { type Entry, type NodeData, type NodeParts, Registry } from '../../node/src/registry';
 import type { PluginBase } from '../../node/src/plugin';
@@ -215,10 +215,10 @@ known.register({
     const { sessionId } = await koda.ask<Schemas['AssetView']>(`/v1/assets/${asset.id}`);
     return sessionId ? undefined : asset.id;
   },
-  file: async (_handle, data) => {
+  file: async (_handle, data, koda) => {
     const { asset } = data as AssetData;
     if (!asset) throw new Error('there is no file in this node');
-    return new File([await ask<Blob>(fileOf(asset.id), { as: 'blob' })], asset.name, { type: asset.mediaType });
+    return new File([await koda.ask<Blob>(fileOf(asset.id), { as: 'blob' })], asset.name, { type: asset.mediaType });
   },
 });
 

@@ -1,12 +1,11 @@
 import { useMutation } from '@tanstack/react-query';
 import { Download, Music, Plus, Trash2 } from 'lucide-react';
-import { useEffect, useRef, useState } from 'react';
+import { useState } from 'react';
 import { Link } from 'wouter';
-import { ask, Problem, type Schemas } from '../api/client';
+import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { ago, bytes } from '../api/words';
-import { Button } from './button';
 import { useDraft } from './draft';
-import { Said } from './said';
+import { Sure } from './sure';
 
 export type AssetView = Schemas['AssetView'];
 
@@ -91,56 +90,31 @@ function Shown({ asset }: { asset: AssetView }) {
   );
 }
 
-/** What deleting a file means, said before it is done. */
 function Deleting({ asset, removed, leave }: { asset: AssetView; removed: () => Promise<unknown>; leave: () => void }) {
-  const group = useRef<HTMLDivElement>(null);
-  useEffect(() => group.current?.focus(), []);
   const deleting = useMutation<void, Problem>({
-    mutationFn: () => ask<void>(`/v1/assets/${asset.id}`, { method: 'DELETE' }).catch(ifGone),
+    mutationFn: () => ask<void>(`/v1/assets/${asset.id}`, { method: 'DELETE' }).catch(unlessGone),
     onSuccess: removed,
   });
   const used = asset.sessionId && !deleting.error;
-  return (
-    <div
-      ref={group}
-      role="group"
-      aria-label={`Delete ${asset.name}`}
-      tabIndex={-1}
-      className="mt-2 space-y-2 rounded-xl bg-sunken p-3 text-sm"
-      onKeyDown={(event) => event.key === 'Escape' && leave()}
-    >
-      {deleting.error ? (
-        <Said problem={deleting.error} />
-      ) : (
-        <p>
-          {used
-            ? 'An animation works with this file, so it stays for as long as that does: delete the animation to be rid of both.'
-            : 'It is gone for good then. No animation uses it.'}
-        </p>
-      )}
-      <div className="flex flex-wrap gap-1">
-        {used ? (
-          <Link href={`/s/${asset.sessionId}`} className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium hover:bg-line">
-            To the animation
-          </Link>
-        ) : (
-          <button
-            type="button"
-            className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium text-bad hover:bg-bad-ground"
-            aria-disabled={deleting.isPending}
-            onClick={() => deleting.isPending || deleting.mutate()}
-          >
-            Delete it
-          </button>
-        )}
-        <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={leave}>
-          Keep it
-        </Button>
-      </div>
-    </div>
+  const toIt = used && (
+    <Link href={`/s/${asset.sessionId}`} className="inline-flex min-h-9 items-center rounded-lg px-3 font-medium hover:bg-line">
+      To the animation
+    </Link>
   );
-}
-
-function ifGone(problem: Problem): void {
-  if (problem.status !== 404) throw problem; // else it was deleted elsewhere
+  return (
+    <Sure
+      label={`Delete ${asset.name}`}
+      yes="Delete it"
+      no="Keep it"
+      instead={toIt || undefined}
+      problem={deleting.error}
+      busy={deleting.isPending}
+      act={() => deleting.mutate()}
+      leave={leave}
+    >
+      {used
+        ? 'An animation works with this file, so it stays for as long as that does: delete the animation to be rid of both.'
+        : 'It is gone for good then. No animation uses it.'}
+    </Sure>
+  );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { ask, Problem, type Schemas } from '../api/client';
+import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { ago } from '../api/words';
 import { Button } from './button';
 import { Copied } from './copied';
@@ -273,8 +273,4 @@ function Comments({ sessionId, share }: { sessionId: string; share: ShareView })
 
 function day(time: string): string {
   return new Date(time).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
-}
-
-function unlessGone(error: unknown): void {
-  if (!(error instanceof Problem && error.status === 404)) throw error;
 }

@@ -2,6 +2,7 @@ import { Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { fileName } from '../api/words';
 import { Film as Video } from './film';
 import { Live, Played } from './live';
 import { Scenes } from './scenes';
@@ -31,14 +32,14 @@ export function Stage({ session, progress, thinking, version }: Props) {
   return (
     <figure className="space-y-3">
       {isLive ? (
-        <Live sessionId={session.id} name={nameOf(titleOf(session))} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
+        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
       ) : shown?.jobId && gone !== shown.jobId ? (
         <Video
           key={shown.jobId}
           src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
           poster={`/v1/sessions/${session.id}/thumbnail?job=${shown.jobId}`}
           label={final ? 'The finished video' : 'The preview'}
-          name={nameOf(titleOf(session))}
+          name={fileName(titleOf(session))}
           duration={shown.duration ?? state.plan?.totalDuration ?? 0}
           fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
           scenes={scenes}
@@ -79,7 +80,7 @@ const NO_SCENES: Schemas['Plan']['scenes'] = [];
 function Older({ session, version, wide }: { session: SessionView; version: VersionView; wide: number }) {
   const [gone, setGone] = useState(false);
   const [plays, setPlays] = useState(false);
-  const name = `${nameOf(titleOf(session))}-v${version.number}`;
+  const name = `${fileName(titleOf(session))}-v${version.number}`;
   return (
     <figure className="space-y-3">
       {plays ? (
@@ -120,11 +121,6 @@ function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggl
       {plays ? 'Back to the video' : 'See it live'}
     </button>
   );
-}
-
-/** A file's name, of what something is called. */
-function nameOf(title: string): string {
-  return title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 40) || 'koda';
 }
 
 function ratio(aspect: string | null | undefined): number {

@@ -10,6 +10,8 @@ interface Props {
   no: string;
   /** What it means. */
   children: ReactNode;
+  /** What is offered in its place, where it cannot be done. */
+  instead?: ReactNode;
   problem: Problem | null;
   busy: boolean;
   act: () => void;
@@ -17,7 +19,7 @@ interface Props {
 }
 
 /** What something that cannot be undone means, said before it is done. Escape leaves it, and nothing around it. */
-export function Sure({ label, yes, no, children, problem, busy, act, leave }: Props) {
+export function Sure({ label, yes, no, children, instead, problem, busy, act, leave }: Props) {
   const group = useRef<HTMLDivElement>(null);
   useEffect(() => group.current?.focus(), []);
   return (
@@ -34,17 +36,18 @@ export function Sure({ label, yes, no, children, problem, busy, act, leave }: Pr
         leave();
       }}
     >
-      <p>{children}</p>
-      <Said problem={problem} />
+      {problem ? <Said problem={problem} /> : <p>{children}</p>}
       <div className="flex flex-wrap gap-1">
-        <button
-          type="button"
-          className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground aria-disabled:opacity-60"
-          aria-disabled={busy}
-          onClick={() => busy || act()}
-        >
-          {yes}
-        </button>
+        {instead ?? (
+          <button
+            type="button"
+            className="min-h-9 rounded-lg px-3 font-medium text-bad hover:bg-bad-ground aria-disabled:opacity-60"
+            aria-disabled={busy}
+            onClick={() => busy || act()}
+          >
+            {yes}
+          </button>
+        )}
         <Button kind="quiet" className="min-h-9 py-1.5 hover:bg-line" onClick={leave}>
           {no}
         </Button>

@@ -3,7 +3,7 @@ import { type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncE
 import { ask, Problem, type Schemas } from '../api/client';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
-import { seconds } from '../api/words';
+import { fileName, seconds } from '../api/words';
 import { Button } from '../parts/button';
 import { Film } from '../parts/film';
 import { Keys } from '../parts/keys';
@@ -118,7 +118,7 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
           src={video.videoUrl}
           poster={video.thumbnailUrl}
           label={name}
-          name={name.toLowerCase().replace(/[^a-z0-9]+/g, '-').slice(0, 40) || 'video'}
+          name={fileName(name)}
           duration={duration ?? 0}
           fps={fps}
           scenes={[]}
