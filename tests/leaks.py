@@ -229,7 +229,7 @@ def _folders(whole: bool) -> set[Path]:
     found: set[Path] = set()
     for path in root.iterdir():
         # what was compiled once for all browsers stays, and is no leak
-        if path.name.startswith(("pytest-of-", "koda-interposer-", "koda-rasterizers-")):
+        if path.name.startswith(("pytest-of-", "koda-interposer-", "koda-rasterizers-", "koda-shaders-")):
             continue
         # folders that a process keeps for good (koda-render-0) count by what is in them
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])

@@ -87,7 +87,30 @@ class JobOwner:
         self._store = store
         self._purse = purse
         self._pace = ProgressPace()
+        self._job: RenderJob | None = None
+        self._begun = False
+        self._untold: list[UnitResult] = []
         self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
+
+    @property
+    def spec(self) -> RenderSpec:
+        """What is rendered."""
+        return self._spec
+
+    def begin_early(self, storage: Storage, executor: RenderExecutor) -> None:
+        """Have it captured before anybody hears of it; `run` goes on from there, or `end` ends it without a trace.
+
+        Args:
+            storage: As `run` takes it.
+            executor: As `run` takes it.
+        """
+        self._job = self._render(storage, executor, urgent=True)
+        self._job.begin_early()
+
+    async def end(self) -> None:
+        """End what was begun early and is still under way."""
+        if self._job is not None:
+            await self._job.end()
 
     async def begin(self) -> None:
         """Say what will be made, and hold what it may cost.
@@ -114,15 +137,15 @@ class JobOwner:
             BudgetExceeded: There is no time left for it; what is rendered stays.
         """
         row = self._fence.row
-        job = RenderJob(
-            self._spec,
-            JobContext(storage=storage, executor=executor, job_id=row.id, user_id=row.user_id, urgent=urgent),
-            on_progress=self.progress,
-            on_unit=self.unit,
-            reference=reference,
-        )
+        job = self._job or self._render(storage, executor, reference=reference, urgent=urgent)
         with span("render", {"koda.job": row.id, "koda.kind": row.kind, "koda.urgent": urgent}):
-            result = await job.run()
+            try:
+                self._begun = True
+                while self._untold:
+                    await self.unit(self._untold.pop(0))
+                result = await job.run()
+            finally:
+                await job.end()
         folder = render_prefix(row.user_id, row.id)
         found = await retried(lambda: storage.look_below(folder))  # the video, its pictures and its report
         done = result_words(result, self._spec)
@@ -138,9 +161,21 @@ class JobOwner:
         )
         return result
 
+    def _render(
+        self, storage: Storage, executor: RenderExecutor, *, reference: str | None = None, urgent: bool
+    ) -> RenderJob:
+        row = self._fence.row
+        return RenderJob(
+            self._spec,
+            JobContext(storage=storage, executor=executor, job_id=row.id, user_id=row.user_id, urgent=urgent),
+            on_progress=self.progress,
+            on_unit=self.unit,
+            reference=reference,
+        )
+
     async def progress(self, progress: Progress) -> None:
         """Tell how far it is, now and then."""
-        if self._pace.is_due(progress):
+        if self._begun and self._pace.is_due(progress):
             data = progress_words(progress)
             await self._fence.write(JobChange(progress=data, events=[self._event("render_progress", data)]))
 
@@ -150,6 +185,9 @@ class JobOwner:
         Raises:
             BudgetExceeded: There is nothing left for another.
         """
+        if not self._begun:
+            self._untold.append(unit)
+            return
         row = self._fence.row
         await self._fence.write(JobChange(chunks=[chunk_of(row, unit)], charges=self.minutes.unit(unit)))
         found = await self._purse.used_up(self._store, row.user_id, ("render",))

@@ -7,7 +7,8 @@ does what is missing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,13 +25,33 @@ from koda_ray.state.records import Batch, JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
-__all__ = ["LeftJobs", "SessionJobs"]
+__all__ = ["JobRequest", "LeftJobs", "SessionJob", "SessionJobs"]
 
 _CANCEL_S = 30.0
 _NEVER = "never finished"
+_LEAST_SLOTS = 2
+"""How many browsers there must be for a job to begin early: what finds out whether it is wanted needs one too."""
 MAX_LOWER = 2
 """How often a failed render is tried again at lower quality."""
 _log = get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRequest:
+    """A job that a session wants: its video, its id, what it is for, and the call that wants it."""
+
+    spec: RenderSpec
+    id: str
+    kind: Literal["preview", "final"]
+    cause_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionJob:
+    """A job of a session, with who writes it."""
+
+    owner: JobOwner
+    fence: _SessionFence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +72,42 @@ class SessionJobs:
         self._executor = executor
         self._ended: dict[str, asyncio.Event] = {}
 
-    async def run_as_possible(
-        self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None
-    ) -> RenderResult:
+    @asynccontextmanager
+    async def early(self, request: JobRequest | None) -> AsyncGenerator[SessionJob | None]:
+        """Have a job captured while the block finds out whether it is wanted; then it is given to `run`.
+
+        Before that nobody hears of it and it costs nothing; what was captured of one that is not wanted stays in
+        storage, where it is found or swept.
+
+        Yields:
+            The job; None where there is no room or nothing left for it, or no second browser.
+        """
+        if request is None or not await self._may_be_early():
+            yield None
+            return
+        known = await self._core.store.charges(self._core.session_id)
+        job = self._job(request, known)
+        job.owner.begin_early(self._storage, self._executor)
+        try:
+            yield job
+        finally:
+            await job.owner.end()
+
+    async def _may_be_early(self) -> bool:
+        if self._executor.slots.now < _LEAST_SLOTS:
+            return False
+        try:
+            await self._purse.see_room()
+        except BudgetExceeded:
+            return False
+        return await self._purse.used_up(self._core.store, self._core.user_id, ("render",)) is None
+
+    async def run_as_possible(self, request: JobRequest, *, early: SessionJob | None = None) -> RenderResult:
         """Render a job, and where that fails at lower quality, twice at most; the person is told each time.
+
+        Args:
+            request: The job.
+            early: What was begun early, of this video or another.
 
         Raises:
             PageError: Of a preview at once: agents mend its page.
@@ -63,22 +116,26 @@ class SessionJobs:
         """
         for lower in range(MAX_LOWER + 1):
             try:
-                return await self.run(spec, job_id=job_id, kind=kind, cause_id=cause_id)
+                return await self.run(request, early=early)
             except RenderError as error:
-                mended = kind == "preview" and isinstance(error, PageError | PageNotReady)
+                mended = request.kind == "preview" and isinstance(error, PageError | PageNotReady)
                 if mended or lower == MAX_LOWER:
                     raise
-                spec = spec.at_lower_quality()
-                what = "preview" if kind == "preview" else "render"
+                early, spec = None, request.spec.at_lower_quality()
+                request = replace(request, spec=spec)
+                what = "preview" if request.kind == "preview" else "render"
                 words = f"The {what} failed ({error.code}); trying {spec.width}x{spec.height} at {spec.rate:g} fps."
-                _log.warning("render failed", session_id=self._core.session_id, kind=kind, code=error.code, lower=lower)
+                session = self._core.session_id
+                _log.warning("render failed", session_id=session, kind=request.kind, code=error.code, lower=lower)
                 await self._core.emit(NewEvent(type="message", data={"role": "assistant", "content": words}))
         raise AssertionError("unreachable: the last try returns or raises")
 
-    async def run(
-        self, spec: RenderSpec, *, job_id: str, kind: Literal["preview", "final"], cause_id: str | None = None
-    ) -> RenderResult:
+    async def run(self, request: JobRequest, *, early: SessionJob | None = None) -> RenderResult:
         """Render, or finish rendering, a job.
+
+        Args:
+            request: The job.
+            early: As `run_as_possible` takes it.
 
         Raises:
             KodaError: What the job could not get over; its row says so too.
@@ -86,28 +143,18 @@ class SessionJobs:
                 on.
         """
         await self._purse.see_room()
-        at = now()
-        row = JobRecord(
-            id=job_id,
-            user_id=self._core.user_id,
-            project_id=self._core.project_id,
-            session_id=self._core.session_id,
-            kind=kind,
-            spec=spec.to_json(),
-            video_s=spec.duration_s,
-            status="running",
-            epoch=0,  # a session's job is fenced by the session
-            created_at=at,
-            updated_at=at,
-        )
         known = await self._core.store.charges(self._core.session_id)
-        await self._write(await self._left(known, but=job_id))
-        fence = _SessionFence(self._core, row, cause_id)
-        owner = JobOwner(fence, spec, store=self._core.store, purse=self._purse, charges=known)
+        await self._write(await self._left(known, but=request.id))
+        begun = early is not None and early.owner.spec == request.spec
+        job = early if early is not None and begun else self._job(request, known)
+        if early is not None and not begun:
+            await early.owner.end()
+        owner, fence = job.owner, job.fence
         await owner.begin()
-        ended = self._ended[job_id] = asyncio.Event()
+        ended = self._ended[request.id] = asyncio.Event()
         try:
-            return await self._run(owner, fence, reference=await self._agreed(spec) if kind == "final" else None)
+            reference = await self._agreed(request.spec) if request.kind == "final" else None
+            return await self._run(owner, fence, reference=reference)
         except asyncio.CancelledError:  # a process that ends in order leaves it for the next one, as one that is killed
             if not self._core.lost:
                 left = JobChange(status="cancelled", charges=[owner.minutes.pause()])
@@ -115,7 +162,26 @@ class SessionJobs:
             raise
         finally:
             ended.set()
-            self._ended.pop(job_id, None)
+            self._ended.pop(request.id, None)
+
+    def _job(self, request: JobRequest, known: Sequence[ChargeRecord]) -> SessionJob:
+        at = now()
+        row = JobRecord(
+            id=request.id,
+            user_id=self._core.user_id,
+            project_id=self._core.project_id,
+            session_id=self._core.session_id,
+            kind=request.kind,
+            spec=request.spec.to_json(),
+            video_s=request.spec.duration_s,
+            status="running",
+            epoch=0,  # a session's job is fenced by the session
+            created_at=at,
+            updated_at=at,
+        )
+        fence = _SessionFence(self._core, row, request.cause_id)
+        owner = JobOwner(fence, request.spec, store=self._core.store, purse=self._purse, charges=known)
+        return SessionJob(owner, fence)
 
     async def leave(self) -> None:
         """End jobs that a killed process left running, and their charges, where nobody will finish them now."""

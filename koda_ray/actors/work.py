@@ -13,7 +13,7 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.session_jobs import SessionJobs
+from koda_ray.actors.session_jobs import JobRequest, SessionJobs
 from koda_ray.actors.spending import pause_for
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
@@ -153,7 +153,7 @@ class Work:
             raise InvalidTransition("a final render needs an accepted preview")
         job_id = state.output.job_id
         spec = await self._spec(state)
-        result = await self._jobs.run_as_possible(spec, job_id=job_id, kind="final")
+        result = await self._jobs.run_as_possible(JobRequest(spec=spec, id=job_id, kind="final"))
         base = f"/v1/sessions/{self._core.session_id}"
         output = Output(
             job_id=job_id,

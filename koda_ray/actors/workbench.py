@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -17,9 +18,10 @@ from koda_ray.actors.core import SessionCore
 from koda_ray.actors.moments import Moments
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
-from koda_ray.actors.session_jobs import SessionJobs
+from koda_ray.actors.session_jobs import JobRequest, SessionJob, SessionJobs
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
+from koda_ray.cancellation import end_all
 from koda_ray.commands import Previewed, Think, Wrote
 from koda_ray.errors import (
     BudgetExceeded,
@@ -307,10 +309,16 @@ class SessionWorkbench:
         wanted: list[Agreement] = []
 
         async def attempt() -> Verified | Sequence[ProjectProblem]:
-            found = await self._attempt()
-            if not isinstance(found, Verified):
-                return found
-            rendered = await self._rendered(found, cause_id=cause_id)
+            digest = await self._built_and_prepared()
+            if not isinstance(digest, str):
+                return digest
+            planned = self._planned(digest)
+            foreseen = None if planned is None else self._job(planned, cause_id=cause_id)
+            async with self._jobs.early(foreseen) as early:  # while the page is tried, which most pass
+                found = await self._tried(digest)
+                if not isinstance(found, Verified):
+                    return found
+                rendered = await self._rendered(self._job(found, cause_id=cause_id), early=early)
             if isinstance(rendered, ProjectProblem):  # at a time that was not tried
                 return [rendered]
             made.append(rendered)
@@ -395,19 +403,18 @@ class SessionWorkbench:
         await self._core.commit(batch)
         return []
 
-    async def _rendered(self, good: Verified, *, cause_id: str) -> Preview | Failure | ProjectProblem:
-        """Render the preview of a page; what is the page's own fault can be mended."""
+    def _job(self, good: Verified, *, cause_id: str) -> JobRequest:
+        """Return the preview of a page."""
         named = f"{self._core.session_id}:{cause_id}:{good.bundle}"  # a fork has calls of the same ids
+        size = (good.width, good.height)
+        spec = RenderSpec.from_preset("preview", bundle=good.bundle, duration_s=good.duration_s, size=size)
         job_id = "job_" + hashlib.sha256(named.encode()).hexdigest()[:32]
-        spec = RenderSpec.from_preset(
-            "preview",
-            bundle=good.bundle,
-            duration_s=good.duration_s,
-            size=(good.width, good.height),
-        )
-        spec = replace(spec, moves=good.moves)
+        return JobRequest(spec=replace(spec, moves=good.moves), id=job_id, kind="preview", cause_id=cause_id)
+
+    async def _rendered(self, job: JobRequest, *, early: SessionJob | None) -> Preview | Failure | ProjectProblem:
+        """Render the preview of a page; what is the page's own fault can be mended."""
         try:
-            result = await self._jobs.run_as_possible(spec, job_id=job_id, kind="preview", cause_id=cause_id)
+            result = await self._jobs.run_as_possible(job, early=early)
         except BudgetExceeded:
             raise
         except (PageError, PageNotReady) as error:
@@ -416,10 +423,10 @@ class SessionWorkbench:
             return Failure(code=error.code, message=error.message)
         base = f"/v1/sessions/{self._core.session_id}"
         return Preview(
-            video_url=f"{base}/video?kind=preview&job={job_id}",
-            thumbnail_url=f"{base}/thumbnail?kind=preview&job={job_id}",
-            job_id=job_id,
-            bundle=good.bundle,
+            video_url=f"{base}/video?kind=preview&job={job.id}",
+            thumbnail_url=f"{base}/thumbnail?kind=preview&job={job.id}",
+            job_id=job.id,
+            bundle=job.spec.bundle,
             duration=result.duration_s,
             stream_url=self._stream_url,
         )
@@ -441,6 +448,17 @@ class SessionWorkbench:
             self._last_built = (project, made)
         return made
 
+    async def _built_and_prepared(self) -> str | list[ProjectProblem]:
+        """Build as `built` does, while those start who will try the page and render it."""
+        preparing = asyncio.create_task(self.trial.executor.prepare())
+        try:
+            built = await self.built()
+            if isinstance(built, str):
+                await preparing
+            return built
+        finally:
+            await end_all([preparing])
+
     async def _build(self, sandbox: Sandbox) -> str | list[ProjectProblem]:
         built = await build(sandbox, timeout_s=BUILD_TIMEOUT_S, reads=False)
         if not built.ok:
@@ -455,17 +473,21 @@ class SessionWorkbench:
         except QuotaExceeded as error:  # what runs on in the sandbox may let it grow for ever
             return [ProjectProblem(stage="build", message=error.message)]
 
-    async def _attempt(self) -> Verified | Sequence[ProjectProblem]:
-        """Build the project and try it in a browser, once."""
-        digest = await self.built()
-        if not isinstance(digest, str):
-            return digest
+    def _planned(self, bundle: str) -> Verified | None:
+        """Return what a page will say of itself if it does as planned; None where nothing is planned."""
+        plan = self.state.plan
+        if plan is None:
+            return None
+        return Verified(bundle=bundle, duration_s=plan.total_duration, width=plan.width, height=plan.height, moves=True)
+
+    async def _tried(self, bundle: str) -> Verified | Sequence[ProjectProblem]:
+        """Try a built page in a browser."""
         plan = self.state.plan
         report = await self.trial.executor.probe(
             ProbeTask(
                 storage=self._storage,
                 user_id=self._core.user_id,
-                bundle=digest,
+                bundle=bundle,
                 duration_s=plan.total_duration if plan else None,
                 ready_timeout_s=self.trial.ready_timeout_s,
             )
@@ -477,7 +499,7 @@ class SessionWorkbench:
             limit = f"the page says it lasts {duration_s:g} s; between 0 and {MAX_DURATION_S:g} s can be rendered"
             return [ProjectProblem(stage="page", message=limit)]
         return Verified(
-            bundle=digest,
+            bundle=bundle,
             duration_s=duration_s,
             width=report.width or (plan.width if plan else 1920),
             height=report.height or (plan.height if plan else 1080),

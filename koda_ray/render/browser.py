@@ -34,6 +34,7 @@ from koda_ray.render.isolation import (
 from koda_ray.render.memory import MemoryLimit, MemoryWatch
 from koda_ray.render.outbox import Outbox
 from koda_ray.render.programs import BrowserKind, find_browser
+from koda_ray.render.shaders import ShaderCache, shader_environment
 
 __all__ = ["CHROMIUM_FLAGS", "Browser", "Target"]
 
@@ -95,6 +96,7 @@ _FRAME_FLAGS = (
     "--disable-new-content-rendering-timeout",
 )
 _LAUNCH_TIMEOUT_S = 30.0
+_PROFILE = "profile"
 _CLOSE_TIMEOUT_S = 5.0
 _CRASHED = "the page's process ended (killed, or out of memory)"
 _PIPE_BYTES = 1 << 20
@@ -234,6 +236,7 @@ class Browser:
         frames: Where its raw frames are; None where pictures come as JPEG only.
         frames_painted: How many pictures it made.
         spoilt: Whether a page of it would not close: nobody should use it again.
+        shaders: Whose compiled shaders it began with, who gets what it adds as well; nobody when None.
     """
 
     def __init__(
@@ -253,6 +256,7 @@ class Browser:
         self.frames = frames
         self.frames_painted = 0
         self.spoilt = False
+        self.shaders: ShaderCache | None = None
         self._closing: asyncio.Task[None] | None = None
         self._contexts: set[str] = set()
         self._sessions: dict[str, ProtocolSession] = {}
@@ -266,6 +270,7 @@ class Browser:
         memory: MemoryLimit | None = None,
         graphics: Graphics | None = None,
         helpers: int = 0,
+        shaders: ShaderCache | None = None,
         timeout_s: float = _LAUNCH_TIMEOUT_S,
     ) -> Self:
         """Start a browser without a network.
@@ -275,6 +280,7 @@ class Browser:
             memory: How much it may use; its share of the machine's when None.
             graphics: What it draws with, as `koda_ray.render.gpu.choose_graphics` chose; software when None.
             helpers: How many threads draw WebGL beside the one that asks, which waits for them; none when 0.
+            shaders: What was compiled for the user whose pages it will show.
             timeout_s: How long it may take to answer.
 
         Raises:
@@ -283,7 +289,8 @@ class Browser:
         """
         drawing = graphics or software_graphics()
         drawing = replace(drawing, environment=drawing.helped_by(helpers))
-        starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit(), drawing, timeout_s))
+        lent = shaders if shaders is not None and shaders.is_of_use else None
+        starting = asyncio.create_task(cls._start(chromium_path, memory or MemoryLimit(), drawing, lent, timeout_s))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -296,7 +303,12 @@ class Browser:
 
     @classmethod
     async def _start(
-        cls, chromium_path: Path | None, memory: MemoryLimit, graphics: Graphics, timeout_s: float
+        cls,
+        chromium_path: Path | None,
+        memory: MemoryLimit,
+        graphics: Graphics,
+        shaders: ShaderCache | None,
+        timeout_s: float,
     ) -> Self:
         binary = find_browser(chromium_path)
         await asyncio.to_thread(check_isolation, binary.path)
@@ -304,7 +316,11 @@ class Browser:
         folder = WorkFolder("browser")
         frames: FrameMemory | None = None
         try:
-            profile = folder.writable_by_browser("profile", binary.path)
+            profile = folder.writable_by_browser(_PROFILE, binary.path)
+            environment = graphics.environment
+            if shaders is not None:
+                await asyncio.to_thread(shaders.lend, profile)
+                environment += shader_environment(profile)
             if graphics.interposer.library:
                 frames = FrameMemory(graphics.interposer.library, folder.path)
             flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
@@ -321,7 +337,7 @@ class Browser:
                     filter_fd=filter_fd,
                     shm_bytes=memory.cap_bytes,
                     devices=graphics.devices,
-                    more=(*_environment_arguments(graphics), *(frames.arguments() if frames else ())),
+                    more=(*_environment_arguments(environment), *(frames.arguments() if frames else ())),
                 )
                 inherited = [fd for fd in (filter_fd, frames.descriptor if frames else None) if fd is not None]
                 process = await _Process.start([*command, *flags, "about:blank"], inherited)
@@ -333,6 +349,7 @@ class Browser:
                 frames.close()
             raise
         self = cls(process, folder, binary.kind, memory, graphics, frames)
+        self.shaders = shaders
         try:
             async with asyncio.timeout(timeout_s):
                 await process.connection.send("Browser.getVersion")
@@ -413,6 +430,9 @@ class Browser:
                 await self._process.gone.wait()
         self._process.close()
         await self._watch.close()
+        if self.shaders is not None and not self.spoilt:
+            with contextlib.suppress(OSError):  # no room, say: they are compiled again
+                await asyncio.to_thread(self.shaders.take, self._folder.path / _PROFILE)
         await asyncio.to_thread(self._folder.close)
         if self.frames is not None:
             self.frames.close()
@@ -452,8 +472,8 @@ class Browser:
         self._sessions.pop(target, None)
 
 
-def _environment_arguments(graphics: Graphics) -> list[str]:
-    return [part for name, value in graphics.environment for part in ("--setenv", name, value)]
+def _environment_arguments(environment: tuple[tuple[str, str], ...]) -> list[str]:
+    return [part for name, value in environment for part in ("--setenv", name, value)]
 
 
 @cache

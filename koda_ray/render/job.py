@@ -12,12 +12,12 @@ import hashlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from pydantic import JsonValue
 
-from koda_ray.cancellation import all_or_cancel
+from koda_ray.cancellation import all_or_cancel, end_all
 from koda_ray.errors import KodaError, NotFound, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.render.collect import SeekingFails, UnitCollector, breaks
@@ -51,6 +51,17 @@ _ENVIRONMENTS = 3
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Collected:
+    """Every unit, by whom it was collected, and how; ``found`` is the unit that showed that seeking fails."""
+
+    environment: Environment
+    collector: UnitCollector
+    units: list[UnitResult]
+    mode: CaptureMode
+    found: int | None
+
+
 class RenderJob:
     """Renders one video.
 
@@ -80,6 +91,16 @@ class RenderJob:
         self._on_unit = on_unit
         self._reference = reference
         self._meter = ProgressMeter(spec.frame_count, on_progress, lambda: context.executor.slots.empty_s)
+        self._early: asyncio.Task[_Collected] | None = None
+
+    def begin_early(self) -> None:
+        """Have units captured from now on; `run` goes on from there. Whoever does not come to that has to `end` it."""
+        self._early = asyncio.create_task(self._collected())
+
+    async def end(self) -> None:
+        """End what was begun early and is still under way."""
+        if self._early is not None:
+            await end_all([self._early])
 
     async def run(self) -> RenderResult:
         """Render the video. Cancelling this ends every process that works for it.
@@ -94,17 +115,21 @@ class RenderJob:
             StorageError: Storage failed.
         """
         started = time.perf_counter()
-        if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
-            raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
-        async with self._meter:
-            for _ in range(_ENVIRONMENTS - 1):
-                try:
-                    return await self._run(started)
-                except KodaError as error:  # nodes were replaced by others: what they made does not go with what is new
-                    if error.code != OTHER_ENVIRONMENT:
-                        raise
-                    _log.info("begun anew on other nodes", job_id=self._job_id)
-            return await self._run(started)
+        try:
+            if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
+                raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
+            async with self._meter:
+                for _ in range(_ENVIRONMENTS - 1):
+                    try:
+                        return await self._run(started)
+                    except KodaError as error:  # nodes were replaced: what they made does not go with what is new
+                        if error.code != OTHER_ENVIRONMENT:
+                            raise
+                        _log.info("begun anew on other nodes", job_id=self._job_id)
+                        self._early = None  # it has ended, with this error or for another environment
+                return await self._run(started)
+        finally:
+            await self.end()
 
     async def _run(self, started: float) -> RenderResult:
         environment = await self._executor.environment()
@@ -120,7 +145,8 @@ class RenderJob:
         await self._meter.done()
         return result
 
-    async def _make(self, environment: Environment, started: float) -> RenderResult:
+    async def _collected(self, environment: Environment | None = None) -> _Collected:
+        environment = environment or await self._executor.environment()
         collector = UnitCollector(
             self._spec, self._context, environment=environment, meter=self._meter, on_unit=self._on_unit
         )
@@ -134,6 +160,13 @@ class RenderJob:
             await note_replay(self._storage, self._user_id, self._spec.bundle)
             mode = "replay"
             units = await collector.collect(mode)
+        return _Collected(environment=environment, collector=collector, units=units, mode=mode, found=found)
+
+    async def _make(self, environment: Environment, started: float) -> RenderResult:
+        made = await (self._early or self._collected(environment))
+        if made.environment.fingerprint != environment.fingerprint:  # it was asked anew meanwhile
+            made = await self._collected(environment)
+        collector, units, mode, found = made.collector, made.units, made.mode, made.found
         captured_s = time.perf_counter() - started
         units, joined = await self._join(collector, units)
         await collector.siblings(mode).note()

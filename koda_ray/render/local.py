@@ -33,6 +33,7 @@ from koda_ray.render.protocol import (
     ProbeTask,
     Slots,
 )
+from koda_ray.render.shaders import ShaderCache
 from koda_ray.state.storage import Storage
 
 __all__ = ["LocalExecutor", "check_environment"]
@@ -81,13 +82,16 @@ class LocalExecutor:
         """What this machine renders with."""
         return await asyncio.to_thread(read_environment, self._chromium_path, await self._graphics())
 
+    async def prepare(self) -> None:
+        """Do nothing: whoever works here is here."""
+
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture, encode and store units. Raises as `capture_units`."""
 
         async def work() -> None:
             check_environment(task, await self.environment())
             bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
-            async with self.browser() as browser:
+            async with self.browser(task.user_id) as browser:
                 await capture_units(task, browser, bundle, hear=hear)
 
         await own(work(), self._running)
@@ -101,7 +105,7 @@ class LocalExecutor:
 
         async def work() -> ProbeReport:
             bundle = await self._bundle(task.storage, task.user_id, task.bundle)
-            async with self.browser() as browser:
+            async with self.browser(task.user_id) as browser:
                 return await probe_page(task, browser, bundle)
 
         return await own(work(), self._running)
@@ -130,10 +134,16 @@ class LocalExecutor:
         await self.close()
 
     @contextlib.asynccontextmanager
-    async def browser(self) -> AsyncGenerator[Browser]:
-        """Lend one of its browsers for a block, a warm one where there is one; waits while all are lent."""
+    async def browser(self, user_id: str | None = None) -> AsyncGenerator[Browser]:
+        """Lend one of its browsers for a block, a warm one where there is one; waits while all are lent.
+
+        Args:
+            user_id: Whose pages it will show.
+        """
         async with self._gate:
-            browser = self._idle.pop() if self._idle else await self._launch()
+            browser = self._idle.pop() if self._idle else await self._launch(user_id)
+            if browser.shaders is not None and browser.shaders.user_id != user_id:
+                browser.shaders = None  # from now on what it compiles is nobody's
             try:
                 yield browser
             except BrowserCrashed:
@@ -145,7 +155,7 @@ class LocalExecutor:
                 else:
                     self._idle.append(browser)
 
-    async def _launch(self) -> Browser:
+    async def _launch(self, user_id: str | None = None) -> Browser:
         graphics = await self._graphics()
         others = await asyncio.to_thread(captures_at_work)
         browser = await Browser.launch(
@@ -153,6 +163,7 @@ class LocalExecutor:
             memory=self._memory,
             graphics=graphics,
             helpers=helper_threads(max(self._at_once, others + 1)),
+            shaders=None if user_id is None else ShaderCache(user_id, graphics),
         )
         try:
             await confirm_graphics(browser)

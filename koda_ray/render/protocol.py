@@ -292,6 +292,10 @@ class RenderExecutor(Protocol):
         """What the workers render with."""
         ...
 
+    async def prepare(self) -> None:
+        """Have a few workers start, while what they will do is still made; says nothing of what keeps them from it."""
+        ...
+
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture, encode and store units; ``hear`` is told of frames on the way, and of each unit that is stored."""
         ...

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
-from koda_ray.cancellation import end_all, own
+from koda_ray.cancellation import all_or_cancel, end_all, own
 from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, RenderError
 from koda_ray.logs import get_logger
@@ -78,6 +78,8 @@ _SILENT_S = 6 * BEAT_S
 _LATE_S = BEAT_S + 1.0
 """How long it may say nothing before it is looked whether its node is there."""
 _ENVIRONMENT_S = 60.0
+_PREPARED = 4
+"""How many workers are made ready for a job, at most: as many as a preview of a few seconds keeps busy."""
 _PATIENCE = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
@@ -270,16 +272,27 @@ class RayExecutor:
         """
         await self._slots.check()
         if self._environment is None or time.monotonic() - self._environment_at > _ENVIRONMENT_S:
-            resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
-            # a sliver of a browser: asked on a node that renders
-            self._environment = await _done(
-                lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}),
-                lambda placed: self._result(
-                    placed.begin(self._chromium_path, self._graphics), Environment, "reading the environment"
-                ),
-            )
-            self._environment_at = time.monotonic()
+            await self._ask_environment()
+        assert self._environment is not None
         return self._environment
+
+    async def prepare(self) -> None:
+        """Have a few workers' processes start and load what they need, which takes a second."""
+        with contextlib.suppress(KodaError):
+            await self._slots.check()
+            asked = min(self.slots.now, _PREPARED)
+            await all_or_cancel([self._ask_environment() for _ in range(asked)])
+
+    async def _ask_environment(self) -> None:
+        resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
+        # a sliver of a browser: asked on a node that renders
+        self._environment = await _done(
+            lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}),
+            lambda placed: self._result(
+                placed.begin(self._chromium_path, self._graphics), Environment, "reading the environment"
+            ),
+        )
+        self._environment_at = time.monotonic()
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture, encode and store units in a task.

@@ -75,6 +75,8 @@ CONNECTIONS_OF_API = 8
 """How many connections to the database a replica has at most: it answers for many at once."""
 PASSIVATE_S = 15.0
 _WORKER_NICE = 5
+_IDLE_WORKER_MS = 20_000
+"""How long Ray keeps a task's process for the next task: one that it starts takes a second to load what it needs."""
 """Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
 OWNED = "KODA_SERVER_OWNED"
 """Environment variable: the process id of the one that this server was started for."""
@@ -310,7 +312,7 @@ def _init_ray(settings: Settings) -> str | None:
         num_cpus=max(cpus, browsers),
         resources={CHROMIUM_RESOURCE: browsers, URGENT_RESOURCE: browsers, SESSION_RESOURCE: PLACES},
         include_dashboard=False,
-        _system_config={"worker_niceness": _WORKER_NICE},
+        _system_config={"worker_niceness": _WORKER_NICE, "idle_worker_killing_time_threshold_ms": _IDLE_WORKER_MS},
         object_store_memory=OBJECT_STORE_BYTES,
         log_to_driver=True,
         _temp_dir=temp,

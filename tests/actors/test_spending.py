@@ -13,6 +13,7 @@ import pytest
 from koda_ray.actors.job_owner import JobOwner
 from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
 from koda_ray.actors.session import Session
+from koda_ray.actors.session_jobs import JobRequest
 from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for, purse_of
 from koda_ray.agent.purse import Purse, month
 from koda_ray.budgets import Amounts, Exceeded
@@ -190,7 +191,7 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     digest = await session.workbench.built()
     assert isinstance(digest, str)
     spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
-    running = asyncio.create_task(session.jobs.run(spec, job_id="job_1", kind="preview"))
+    running = asyncio.create_task(session.jobs.run(JobRequest(spec=spec, id="job_1", kind="preview")))
     deadline = time.monotonic() + 60
     while not await world.store.chunks("job_1"):
         assert time.monotonic() < deadline
@@ -208,10 +209,10 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     limit = (before + 1) / 60_000  # the next one is bounded by what was spent before
     short = await world.activate(session.session_id, world.providers[0], budget_render_minutes=limit)
     with pytest.raises(BudgetExceeded):
-        await short.jobs.run(spec, job_id="job_1", kind="preview")
+        await short.jobs.run(JobRequest(spec=spec, id="job_1", kind="preview"))
     await short.close()
     again = await world.activate(session.session_id, world.providers[0])
-    await again.jobs.run(spec, job_id="job_1", kind="preview")
+    await again.jobs.run(JobRequest(spec=spec, id="job_1", kind="preview"))
     (paid,) = await charges(world, session, "render")
     units = await world.store.chunks("job_1")
     assert paid.status == "settled" and paid.reason is None

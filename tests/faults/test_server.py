@@ -281,6 +281,8 @@ def left_in(folder: Path) -> list[Path]:
     """What is left of temporary files: folders that stay for whoever comes next do not count, but what is in them."""
     found: list[Path] = []
     for path in folder.iterdir():
-        if not path.name.startswith(("koda-interposer-", "koda-rasterizers-")):  # made once for all browsers
+        if not path.name.startswith(
+            ("koda-interposer-", "koda-rasterizers-", "koda-shaders-")
+        ):  # made once for all browsers
             found += path.iterdir() if path.name.startswith("koda-render-") else [path]
     return found

@@ -33,7 +33,7 @@ def cluster() -> Iterator[RayExecutor]:
     folder = ray_folder.make()
     ray.init(
         address="local", num_cpus=2, resources={CHROMIUM_RESOURCE: 2, URGENT_RESOURCE: 2}, include_dashboard=False,
-        logging_level="ERROR", _temp_dir=folder,
+        logging_level="ERROR", _temp_dir=folder, _system_config={"idle_worker_killing_time_threshold_ms": 20_000},
     )  # fmt: skip
     yield RayExecutor()
     ray.shutdown()
@@ -89,6 +89,22 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     await put_page(calm, "plain")
     expected = await RenderJob(spec, JobContext(storage=calm, executor=local, job_id="job_1", user_id=USER)).run()
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
+
+
+@pytest.mark.full
+async def test_who_was_prepared_does_what_comes_next(cluster: RayExecutor, storage: Storage) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=2.0, fps=30)
+    await cluster.prepare()
+    there = mine("ray::IDLE")
+    assert len(there) >= 2
+    units: list[UnitResult] = []
+
+    async def keep(unit: UnitResult) -> None:
+        units.append(unit)
+
+    context = JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER)
+    await RenderJob(spec, context, on_unit=keep).run()
+    assert {int(unit.worker.rpartition(":")[2]) for unit in units} <= {process.pid for process in there}
 
 
 @pytest.mark.full

@@ -150,21 +150,19 @@ async def over_http(http: httpx.AsyncClient, port: int, session_id: str, *, has_
 
 async def endless(port: int, sent: dict[int, int], number: int) -> str:
     """Send a body of 5 GB in chunks, without a key, while somebody takes it; return the answer's first line."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    loop = asyncio.get_running_loop()
     head = f"POST /v1/assets HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nTransfer-Encoding: chunked\r\n\r\n"
-    writer.write(head.encode())
     chunk = b"100000\r\n" + bytes(MB) + b"\r\n"
-    # read while it is sent, as clients do: what came before a connection was cut off is lost with it otherwise
-    answer = asyncio.create_task(reader.readline())
-    try:
+    with socket.socket() as connection:  # of a stream, what was answered is lost with a connection that was cut off
+        connection.setblocking(False)
+        await loop.sock_connect(connection, ("127.0.0.1", port))
+        answer = asyncio.create_task(loop.sock_recv(connection, 4096))
         with contextlib.suppress(OSError):
+            await loop.sock_sendall(connection, head.encode())
             while sent[number] < 5 << 30:
-                writer.write(chunk)
-                await asyncio.wait_for(writer.drain(), 200)
+                await asyncio.wait_for(loop.sock_sendall(connection, chunk), 200)
                 sent[number] += MB
         return (await asyncio.wait_for(answer, 60)).decode()
-    finally:
-        writer.close()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,170 @@
+"""What Mesa compiled to draw a user's pages, kept on this machine for that user's next ones.
+
+On the processor a page with WebGL compiles its shaders for a second before it shows anything, the same ones in each
+browser. Mesa keeps what it compiled in files; a browser gets its own copy of its user's, and what it adds is taken
+when it has ended. It is machine code that whoever breaks into a browser could write: so it never leaves its user, and
+is run by nothing but that user's browsers, isolated as they are. Frames are the same with it and without.
+
+Source: Mesa, docs/envvars (MESA_SHADER_CACHE_DIR); a file each, by the hash of all that decides it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from koda_ray.render.graphics import Graphics, graphics_libraries
+from koda_ray.render.isolation import own_folder
+
+__all__ = ["ShaderCache", "shader_environment"]
+
+_ROOT = "koda-shaders"
+_FOLDER = "mesa_shader_cache"
+_NAMED = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}")
+MAX_FILE_BYTES = 2 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
+"""How much is kept for a user; a page's shaders take a tenth of a megabyte."""
+MAX_USERS = 64
+"""For how many users at once something is kept."""
+_UNUSED_S = 7 * 24 * 3600.0
+_MAX_SEEN = 10_000
+
+
+def shader_environment(folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return what has Mesa keep what it compiles in a folder; Chromium forbids it where nobody says otherwise."""
+    return (
+        ("MESA_SHADER_CACHE_DISABLE", "false"),
+        ("MESA_SHADER_CACHE_DIR", str(folder)),
+        ("MESA_SHADER_CACHE_MAX_SIZE", f"{MAX_BYTES >> 20}M"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShaderCache:
+    """One user's, for one way to draw.
+
+    Args:
+        user_id: Whose pages are drawn.
+        graphics: What draws them.
+    """
+
+    user_id: str
+    graphics: Graphics
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether it is Mesa's llvmpipe that compiles."""
+        return self.graphics.kind == "software" and self.graphics.rasterizer.startswith("llvmpipe")
+
+    def lend(self, folder: Path) -> None:
+        """Copy what is kept into a browser's folder, as its owner's."""
+        owner = folder.stat()
+        target = folder / _FOLDER
+        _make(target, owner)
+        kept = self._kept()
+        for name in _listed(kept):
+            data = _read(kept / name)
+            if data is None:
+                continue
+            path = target / name
+            if not path.parent.is_dir():
+                _make(path.parent, owner)
+            path.write_bytes(data)
+            os.chown(path, owner.st_uid, owner.st_gid)
+        with contextlib.suppress(OSError):
+            os.utime(kept)
+
+    def take(self, folder: Path) -> None:
+        """Keep what a browser that has ended added, as far as there is room: the oldest goes."""
+        source, kept = folder / _FOLDER, self._kept()
+        known = set(_listed(kept))
+        fresh = [name for name in _listed(source) if name not in known]
+        for name in fresh:
+            data = _read(source / name)
+            if not data:
+                continue
+            path = kept / name
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(data)
+            os.replace(file.name, path)
+        if fresh:
+            _thin(kept)
+            _sweep(kept.parent)
+
+    def _kept(self) -> Path:
+        drawn = [self.user_id, self.graphics.identity, self.graphics.flags, graphics_libraries()]
+        return _root() / hashlib.sha256(json.dumps(drawn).encode()).hexdigest()[:32]
+
+
+def _root() -> Path:
+    return own_folder(_ROOT)
+
+
+def _make(folder: Path, owner: os.stat_result) -> None:
+    folder.mkdir(mode=0o700)
+    os.chown(folder, owner.st_uid, owner.st_gid)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Name the files of a cache, as far as they are named like Mesa's; who wrote them may have been anybody."""
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        for group in os.scandir(folder):
+            if len(found) >= _MAX_SEEN:
+                break
+            if group.is_dir(follow_symlinks=False):
+                names = (f"{group.name}/{file.name}" for file in os.scandir(group.path))
+                found += [name for name in names if _NAMED.fullmatch(name)]
+    return found[:_MAX_SEEN]
+
+
+def _read(path: Path) -> bytes | None:
+    """Read a file that a page may have made: no link, no pipe, and not more than one may have."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = os.read(descriptor, MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    return data if len(data) <= MAX_FILE_BYTES else None
+
+
+def _thin(kept: Path) -> None:
+    """Remove the oldest until what is kept is no more than it may be."""
+    seen: list[tuple[float, int, Path]] = []
+    for name in _listed(kept):
+        with contextlib.suppress(OSError):
+            found = (kept / name).stat()
+            seen.append((found.st_mtime, found.st_size, kept / name))
+    left = sum(size for _, size, _ in seen)
+    for _, size, path in sorted(seen):
+        if left <= MAX_BYTES:
+            break
+        path.unlink(missing_ok=True)
+        left -= size
+
+
+def _sweep(root: Path) -> None:
+    """Remove what nobody has used for a week, and that of the users who come to be too many."""
+    seen: list[tuple[float, Path]] = []
+    for folder in root.iterdir():
+        with contextlib.suppress(OSError):
+            seen.append((folder.stat().st_mtime, folder))
+    newest = sorted(seen, reverse=True)
+    for rank, (used, folder) in enumerate(newest):
+        if rank >= MAX_USERS or time.time() - used > _UNUSED_S:
+            shutil.rmtree(folder, ignore_errors=True)
