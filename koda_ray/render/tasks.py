@@ -80,6 +80,7 @@ _LATE_S = BEAT_S + 1.0
 _ENVIRONMENT_S = 60.0
 _PREPARED = 4
 """How many workers are made ready for a job, at most: as many as a preview of a few seconds keeps busy."""
+_LINGERS_S = 0.25
 _PATIENCE = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
@@ -175,12 +176,14 @@ def _join(task: JoinTask, room: int | None) -> Iterator[object]:
     yield from _run(lambda _tell: join_video(task), background=not task.urgent, room=room)
 
 
-def _environment(chromium_path: Path | None, graphics: GraphicsChoice) -> Iterator[object]:
+def _environment(chromium_path: Path | None, graphics: GraphicsChoice, lingers_s: float = 0.0) -> Iterator[object]:
     from koda_ray.render.local import LocalExecutor
 
     async def work(_tell: Callable[[object], None]) -> Environment:
         async with LocalExecutor(workers=1, chromium_path=chromium_path, graphics=graphics) as local:
-            return await local.environment()
+            found = await local.environment()
+        await asyncio.sleep(lingers_s)
+        return found
 
     yield from _run(work)
 
@@ -281,15 +284,16 @@ class RayExecutor:
         with contextlib.suppress(KodaError):
             await self._slots.check()
             asked = min(self.slots.now, _PREPARED)
-            await all_or_cancel([self._ask_environment() for _ in range(asked)])
+            # who is done at once would be given the next one's as well, and a single process be ready
+            await all_or_cancel([self._ask_environment(lingers_s=_LINGERS_S) for _ in range(asked)])
 
-    async def _ask_environment(self) -> None:
+    async def _ask_environment(self, *, lingers_s: float = 0.0) -> None:
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
         # a sliver of a browser: asked on a node that renders
         self._environment = await _done(
             lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}),
             lambda placed: self._result(
-                placed.begin(self._chromium_path, self._graphics), Environment, "reading the environment"
+                placed.begin(self._chromium_path, self._graphics, lingers_s), Environment, "reading the environment"
             ),
         )
         self._environment_at = time.monotonic()
