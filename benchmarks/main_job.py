@@ -3,11 +3,11 @@
     python -m benchmarks.main_job [--quick] --json FILE
 
 A server of its own, over HTTP, with the offline director. Figures: ``plan_to_preview_cold_s`` (from the moment when the
-plan was accepted to the preview, of the first film that this server makes), and of the next one ``preview_s`` (prompt to
-preview ready), ``plan_to_preview_s`` (of that, from the moment when the plan was accepted), ``total_s``
-(prompt to the verified final video), ``state_read_ms`` (median GET of a session's state; ``state_read_busy_ms`` while a
-render uses both cores), ``recover_s`` (SIGKILL of the session's process in the middle of a tool to the next durable
-event of another one), ``session_actor_mb`` (memory that is the session process's own) and ``activation_s`` (a command
+plan was accepted to the preview, of the first film that this server makes); of the next one ``preview_s`` (prompt to
+preview ready), ``plan_to_preview_s`` (of that, from the moment when the plan was accepted), ``total_s`` (prompt to the
+verified final video), ``state_read_ms`` (median GET of a session's state; ``state_read_busy_ms`` while a render uses
+both cores), ``recover_s`` (SIGKILL of the session's process in the middle of a tool to the next durable event of
+another one), ``session_actor_mb`` (memory that is the session process's own) and ``activation_s`` (a command
 to a session that was put away, answered). ``--quick`` renders a shorter film at 720p30.
 """
 

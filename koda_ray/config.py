@@ -27,7 +27,6 @@ __all__ = [
     "PACKAGE_REGISTRIES",
     "REPO_ROOT",
     "SANDBOX_IMAGE_FOLDER",
-    "SECRETS",
     "Places",
     "Settings",
     "data_dir",
@@ -446,9 +445,3 @@ def _default_model(earlier: dict[str, Any]) -> str:
             "OPENAI_BASE_URL says where, but not what to ask for: set KODA_ORCHESTRATOR_MODEL=openai:NAME"
         )
     return DEFAULT_MODELS.get(director, DEFAULT_MODEL)
-
-
-SECRETS = tuple(
-    str(field.validation_alias) for field in Settings.model_fields.values() if field.annotation == SecretStr | None
-)
-"""The variables that hold secrets."""

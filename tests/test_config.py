@@ -12,10 +12,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from koda_ray.config import REPO_ROOT, Settings, env_file
 from koda_ray.errors import InvalidInput
+from koda_ray.secret_names import SECRETS
 from koda_ray.serve.runfile import start_of
+
+
+def test_the_names_of_secrets_are_those_of_all_settings_that_are_secret() -> None:
+    secret = {
+        str(field.validation_alias) for field in Settings.model_fields.values() if field.annotation == SecretStr | None
+    }
+    assert set(SECRETS) == secret
+    assert not [
+        name
+        for name, field in Settings.model_fields.items()
+        if "Secret" in str(field.annotation) and str(field.validation_alias) not in SECRETS
+    ]
 
 
 def test_with_nothing_set_everything_is_on_this_machine() -> None:

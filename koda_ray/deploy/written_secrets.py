@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from koda_ray.config import SECRETS
 from koda_ray.deploy.defect import Defect
 from koda_ray.deploy.yaml_tree import Tree
+from koda_ray.secret_names import SECRETS
 
 __all__ = ["written_secrets"]
 

@@ -37,7 +37,7 @@ __all__ = ["SeekingFails", "UnitCollector", "breaks"]
 _LOOKUPS = 16
 _RETRY_DELAY_S = 0.2
 _OTHERS_POLL_S = 0.3
-_LOOK_S = 1.0
+_LOOK_S = 0.25
 """How often, in seconds, it is looked whether more tasks can be under way, or fewer: machines come and go."""
 
 
@@ -58,6 +58,7 @@ class UnitCollector:
         environment: What its executor captures with.
         meter: Hears how many frames are there.
         on_unit: Hears of each unit, found or made, once.
+        slots: Says how many tasks may run at once now.
 
     Attributes:
         failures: What went wrong on the way, in words.
@@ -71,6 +72,7 @@ class UnitCollector:
         environment: Environment,
         meter: ProgressMeter,
         on_unit: Callable[[UnitResult], Awaitable[None]] | None,
+        slots: Callable[[], Slots],
     ) -> None:
         self._spec = spec
         self._context = context
@@ -81,6 +83,7 @@ class UnitCollector:
         self._user_id = context.user_id
         self._meter = meter
         self._on_unit = on_unit
+        self._slots = slots
         self._told: set[str] = set()
         self.failures: list[str] = []
 
@@ -186,7 +189,7 @@ class UnitCollector:
     @property
     def slots(self) -> Slots:
         """How many tasks run at once now."""
-        return self._executor.slots
+        return self._slots()
 
     def _task(self, units: Sequence[Unit], mode: CaptureMode, attempt: int) -> CaptureTask:
         return CaptureTask(

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 from pydantic import JsonValue
@@ -31,6 +31,7 @@ from koda_ray.render.protocol import (
     JoinTask,
     Progress,
     RenderResult,
+    Slots,
     UnitResult,
 )
 from koda_ray.render.report import write_report
@@ -48,6 +49,9 @@ _MAX_REJOINS = 3
 _MAX_WARNINGS = 5
 _ENVIRONMENTS = 3
 """How often a video is begun, with nodes that render with something else each time."""
+_FOR_THE_TRY = 2
+"""How many browsers are left while it is not certain that a video is wanted: one for what finds out, and one that would
+wait for a processor, since there is one more than of these."""
 _log = get_logger(__name__)
 
 
@@ -92,9 +96,14 @@ class RenderJob:
         self._reference = reference
         self._meter = ProgressMeter(spec.frame_count, on_progress, lambda: context.executor.slots.empty_s)
         self._early: asyncio.Task[_Collected] | None = None
+        self._wanted = True
 
     def begin_early(self) -> None:
-        """Have units captured from now on; `run` goes on from there. Whoever does not come to that has to `end` it."""
+        """Have units captured from now on, by some of the browsers that there are; `run` goes on with all of them.
+
+        Whoever does not come to that has to `end` it.
+        """
+        self._wanted = False
         self._early = asyncio.create_task(self._collected())
 
     async def end(self) -> None:
@@ -115,6 +124,7 @@ class RenderJob:
             StorageError: Storage failed.
         """
         started = time.perf_counter()
+        self._wanted = True
         try:
             if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
                 raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
@@ -145,10 +155,19 @@ class RenderJob:
         await self._meter.done()
         return result
 
+    def _slots(self) -> Slots:
+        slots = self._executor.slots
+        return slots if self._wanted else replace(slots, now=max(1, slots.now - _FOR_THE_TRY))
+
     async def _collected(self, environment: Environment | None = None) -> _Collected:
         environment = environment or await self._executor.environment()
         collector = UnitCollector(
-            self._spec, self._context, environment=environment, meter=self._meter, on_unit=self._on_unit
+            self._spec,
+            self._context,
+            environment=environment,
+            meter=self._meter,
+            on_unit=self._on_unit,
+            slots=self._slots,
         )
         known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
         mode: CaptureMode = "replay" if known else "seek"

@@ -29,7 +29,6 @@ import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.cancellation import all_or_cancel, end_all, own
-from koda_ray.config import SECRETS
 from koda_ray.errors import Cancelled, KodaError, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.metrics import MetricsSink, NoMetrics
@@ -63,6 +62,7 @@ from koda_ray.resources import (
     JOIN_MEMORY_BYTES,
     URGENT_RESOURCE,
 )
+from koda_ray.secret_names import SECRETS
 
 if TYPE_CHECKING:
     from koda_ray.render.local import LocalExecutor
@@ -283,7 +283,7 @@ class RayExecutor:
         """Have a few workers' processes start and load what they need, which takes a second."""
         with contextlib.suppress(KodaError):
             await self._slots.check()
-            asked = min(self.slots.now, _PREPARED)
+            asked = max(1, min(self.slots.now - 1, _PREPARED))  # there is one more than of processors
             # who is done at once would be given the next one's as well, and a single process be ready
             await all_or_cancel([self._ask_environment(lingers_s=_LINGERS_S) for _ in range(asked)])
 

@@ -5,10 +5,11 @@ from typing import Any, get_args
 
 import pytest
 
-from koda_ray.config import DEFAULT_MODEL, DEFAULT_MODELS, SECRETS, Settings
+from koda_ray.config import DEFAULT_MODEL, DEFAULT_MODELS, Settings
 from koda_ray.errors import InvalidInput, Missing
 from koda_ray.llm.registry import provider_for
 from koda_ray.model_names import ModelName, fallbacks_in, model_name
+from koda_ray.secret_names import SECRETS
 from tests.llm.conformance import ask, check_stream, collect
 from tests.llm.server import ModelServer, ScriptedModel, reply
 

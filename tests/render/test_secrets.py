@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from koda_ray.config import SECRETS
 from koda_ray.errors import RenderError
 from koda_ray.render import tasks
+from koda_ray.secret_names import SECRETS
 
 
 async def _printenv(_tell: object) -> str:
