@@ -80,7 +80,7 @@ _LATE_S = BEAT_S + 1.0
 _ENVIRONMENT_S = 60.0
 _PREPARED = 4
 """How many workers are made ready for a job, at most: as many as a preview of a few seconds keeps busy."""
-_LINGERS_S = 0.25
+_LINGERS_S = 0.1
 _PATIENCE = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
