@@ -90,6 +90,7 @@ class JobOwner:
         self._job: RenderJob | None = None
         self._begun = False
         self._untold: list[UnitResult] = []
+        self._taken_over: dict[str, UnitResult] = {}
         self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
 
     @property
@@ -98,7 +99,7 @@ class JobOwner:
         return self._spec
 
     def begin_early(self, storage: Storage, executor: RenderExecutor) -> None:
-        """Have it captured before anybody hears of it; `run` goes on from there, or `end` ends it without a trace.
+        """Have it captured before anybody hears of it; `run` goes on from there, or `end` ends it without a word.
 
         Args:
             storage: As `run` takes it.
@@ -106,6 +107,10 @@ class JobOwner:
         """
         self._job = self._render(storage, executor, urgent=True)
         self._job.begin_early()
+
+    def take_over(self, other: JobOwner) -> None:
+        """Charge what another of the same pictures captured early, once it is found to be this one's."""
+        self._taken_over |= {unit.key: unit for unit in other._untold if not unit.reused}
 
     async def end(self) -> None:
         """End what was begun early and is still under way."""
@@ -140,9 +145,7 @@ class JobOwner:
         job = self._job or self._render(storage, executor, reference=reference, urgent=urgent)
         with span("render", {"koda.job": row.id, "koda.kind": row.kind, "koda.urgent": urgent}):
             try:
-                self._begun = True
-                while self._untold:
-                    await self.unit(self._untold.pop(0))
+                await self._tell_untold()
                 result = await job.run()
             finally:
                 await job.end()
@@ -188,10 +191,21 @@ class JobOwner:
         if not self._begun:
             self._untold.append(unit)
             return
+        await self._write([unit])
+
+    async def _tell_untold(self) -> None:
+        self._begun = True
+        if self._untold:
+            await self._write(self._untold)
+
+    async def _write(self, units: Sequence[UnitResult]) -> None:
+        """Record units, and charge what nobody was charged for, in one transaction."""
         row = self._fence.row
-        await self._fence.write(JobChange(chunks=[chunk_of(row, unit)], charges=self.minutes.unit(unit)))
+        made = [self._taken_over.pop(unit.key, unit) if unit.reused else unit for unit in units]
+        charges = [charge for unit in made for charge in self.minutes.unit(unit)]
+        await self._fence.write(JobChange(chunks=[chunk_of(row, unit) for unit in made], charges=charges[-1:]))
         found = await self._purse.used_up(self._store, row.user_id, ("render",))
-        if found is not None and not unit.reused:
+        if found is not None and not all(unit.reused for unit in made):
             raise found.error()
 
     def _event(self, type: EventType, data: dict[str, JsonValue]) -> NewEvent:

@@ -14,7 +14,9 @@ from typing import Literal
 
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
+from koda_ray.actors.spending import render_estimate_ms
 from koda_ray.agent.purse import Purse
+from koda_ray.budgets import Amounts
 from koda_ray.errors import BudgetExceeded, KodaError, NotFound, PageError, PageNotReady, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
@@ -82,7 +84,7 @@ class SessionJobs:
         Yields:
             The job; None where there is no room or nothing left for it, or no second browser.
         """
-        if request is None or not await self._may_be_early():
+        if request is None or not await self._may_be_early(request):
             yield None
             return
         known = await self._core.store.charges(self._core.session_id)
@@ -93,14 +95,15 @@ class SessionJobs:
         finally:
             await job.owner.end()
 
-    async def _may_be_early(self) -> bool:
+    async def _may_be_early(self, request: JobRequest) -> bool:
         if self._executor.slots.now < _LEAST_SLOTS:
             return False
         try:
             await self._purse.see_room()
         except BudgetExceeded:
             return False
-        return await self._purse.used_up(self._core.store, self._core.user_id, ("render",)) is None
+        wanted = Amounts(render_ms=render_estimate_ms(request.spec))
+        return await self._purse.used_up(self._core.store, self._core.user_id, ("render",), wanted) is None
 
     async def run_as_possible(self, request: JobRequest, *, early: SessionJob | None = None) -> RenderResult:
         """Render a job, and where that fails at lower quality, twice at most; the person is told each time.
@@ -149,6 +152,7 @@ class SessionJobs:
         job = early if early is not None and begun else self._job(request, known)
         if early is not None and not begun:
             await early.owner.end()
+            job.owner.take_over(early.owner)
         owner, fence = job.owner, job.fence
         await owner.begin()
         ended = self._ended[request.id] = asyncio.Event()

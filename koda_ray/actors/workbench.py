@@ -21,7 +21,6 @@ from koda_ray.actors.project import Project
 from koda_ray.actors.session_jobs import JobRequest, SessionJob, SessionJobs
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
-from koda_ray.cancellation import end_all
 from koda_ray.commands import Previewed, Think, Wrote
 from koda_ray.errors import (
     BudgetExceeded,
@@ -94,6 +93,7 @@ class SessionWorkbench:
         self.trial = trial
         self._moments = Moments(core, project=project, storage=storage)
         self._last_built: tuple[str, str] | None = None
+        self._preparing: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> NodeState:
@@ -312,9 +312,7 @@ class SessionWorkbench:
             digest = await self._built_and_prepared()
             if not isinstance(digest, str):
                 return digest
-            planned = self._planned(digest)
-            foreseen = None if planned is None else self._job(planned, cause_id=cause_id)
-            async with self._jobs.early(foreseen) as early:  # while the page is tried, which most pass
+            async with self._jobs.early(self._foreseen(digest, cause_id=cause_id)) as early:  # most pages pass
                 found = await self._tried(digest)
                 if not isinstance(found, Verified):
                     return found
@@ -450,14 +448,12 @@ class SessionWorkbench:
 
     async def _built_and_prepared(self) -> str | list[ProjectProblem]:
         """Build as `built` does, while those start who will try the page and render it."""
-        preparing = asyncio.create_task(self.trial.executor.prepare())
-        try:
-            built = await self.built()
-            if isinstance(built, str):
-                await preparing
-            return built
-        finally:
-            await end_all([preparing])
+        if self._preparing is None or self._preparing.done():
+            self._preparing = asyncio.create_task(self.trial.executor.prepare())
+        built = await self.built()
+        if isinstance(built, str):
+            await asyncio.shield(self._preparing)  # what does not build is mended, and built again
+        return built
 
     async def _build(self, sandbox: Sandbox) -> str | list[ProjectProblem]:
         built = await build(sandbox, timeout_s=BUILD_TIMEOUT_S, reads=False)
@@ -473,12 +469,18 @@ class SessionWorkbench:
         except QuotaExceeded as error:  # what runs on in the sandbox may let it grow for ever
             return [ProjectProblem(stage="build", message=error.message)]
 
-    def _planned(self, bundle: str) -> Verified | None:
-        """Return what a page will say of itself if it does as planned; None where nothing is planned."""
+    def _foreseen(self, bundle: str, *, cause_id: str) -> JobRequest | None:
+        """Return the preview of a page that does as planned; None where nothing is planned that could be shown."""
         plan = self.state.plan
         if plan is None:
             return None
-        return Verified(bundle=bundle, duration_s=plan.total_duration, width=plan.width, height=plan.height, moves=True)
+        planned = Verified(
+            bundle=bundle, duration_s=plan.total_duration, width=plan.width, height=plan.height, moves=True
+        )
+        try:
+            return self._job(planned, cause_id=cause_id)
+        except InvalidInput:
+            return None
 
     async def _tried(self, bundle: str) -> Verified | Sequence[ProjectProblem]:
         """Try a built page in a browser."""

@@ -84,13 +84,18 @@ class Purse:
         own = () if self._account is None else (_bound(self._account, self._budget()),)
         return (*own, _bound(month(), self._monthly))
 
-    async def used_up(self, store: Store, user_id: str, resources: Sequence[Resource]) -> Exceeded | None:
-        """Find which of some resources has nothing left; asks nobody where none is limited."""
+    async def used_up(
+        self, store: Store, user_id: str, resources: Sequence[Resource], wanted: Amounts | None = None
+    ) -> Exceeded | None:
+        """Find which of some resources has nothing left, or not what is wanted; asks nobody where none is limited."""
         bounds = [bound for bound in self.bounds if any(resource in bound.limits for resource in resources)]
         if not bounds:
             return None
         accounts = {each.id: each for each in await store.accounts(user_id, [bound.account for bound in bounds])}
-        found = (exceeded(bound, accounts.get(bound.account), Amounts(), unless_used_up=resources) for bound in bounds)
+        found = (
+            exceeded(bound, accounts.get(bound.account), wanted or Amounts(), unless_used_up=resources)
+            for bound in bounds
+        )
         return next((each for each in found if each is not None), None)
 
     async def see_room(self) -> None:

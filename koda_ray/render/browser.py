@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from koda_ray.cancellation import see_through
-from koda_ray.errors import BrowserCrashed, PageError
+from koda_ray.errors import BrowserCrashed, KodaError, PageError
 from koda_ray.render.cdp import BrowserConnection, ProtocolSession
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics
@@ -319,8 +319,11 @@ class Browser:
             profile = folder.writable_by_browser(_PROFILE, binary.path)
             environment = graphics.environment
             if shaders is not None:
-                await asyncio.to_thread(shaders.lend, profile)
-                environment += shader_environment(profile)
+                try:
+                    await asyncio.to_thread(shaders.lend, profile)
+                    environment += shader_environment(profile)
+                except (KodaError, OSError):  # without them it starts later
+                    shaders = None
             if graphics.interposer.library:
                 frames = FrameMemory(graphics.interposer.library, folder.path)
             flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
@@ -430,12 +433,14 @@ class Browser:
                 await self._process.gone.wait()
         self._process.close()
         await self._watch.close()
-        if self.shaders is not None and not self.spoilt:
-            with contextlib.suppress(OSError):  # no room, say: they are compiled again
-                await asyncio.to_thread(self.shaders.take, self._folder.path / _PROFILE)
-        await asyncio.to_thread(self._folder.close)
-        if self.frames is not None:
-            self.frames.close()
+        try:
+            if self.shaders is not None and not self.spoilt and self._process.gone.is_set():
+                with contextlib.suppress(KodaError, OSError):  # no room, say: they are compiled again
+                    await asyncio.to_thread(self.shaders.take, self._folder.path / _PROFILE)
+        finally:
+            await asyncio.to_thread(self._folder.close)
+            if self.frames is not None:
+                self.frames.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -66,7 +66,7 @@ class BrowserSlots:
         self._look_again()
         now = self._workers or self._now
         empty_s = None if self._now else time.monotonic() - self._empty_since
-        return Slots(now, self._workers or max(self._most, now), empty_s)
+        return Slots(now, self._workers or max(self._most, now), empty_s, self._urgent or None)
 
     @property
     def has_urgent(self) -> bool:

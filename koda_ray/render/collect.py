@@ -191,6 +191,11 @@ class UnitCollector:
         """How many tasks run at once now."""
         return self._slots()
 
+    @property
+    def workers(self) -> int:
+        """Among how many tasks its units are shared in the end, however many run now."""
+        return self._executor.slots.now
+
     def _task(self, units: Sequence[Unit], mode: CaptureMode, attempt: int) -> CaptureTask:
         return CaptureTask(
             storage=self._storage,
@@ -267,7 +272,7 @@ class _Pass:
             if not self._missing:
                 await self._ask_others()
                 continue
-            workers = max(1, self._collector.slots.now)
+            workers = max(1, self._collector.workers)
             units = next_units(self._missing, workers=workers, cost=self._cost)
             del self._missing[: len(units)]
             mine = await self._mine(units)

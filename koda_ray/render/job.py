@@ -36,22 +36,19 @@ from koda_ray.render.protocol import (
 )
 from koda_ray.render.report import write_report
 from koda_ray.render.retry import retried
-from koda_ray.render.reuse import made_before, note_made
+from koda_ray.render.reuse import is_noted, made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
 from koda_ray.state.keys import bundle_key
 from koda_ray.tracing import span
 
-__all__ = ["RenderJob"]
+__all__ = ["RenderJob", "early_slots"]
 
 _RETRY_DELAY_S = 0.2
 _MAX_REJOINS = 3
 _MAX_WARNINGS = 5
 _ENVIRONMENTS = 3
 """How often a video is begun, with nodes that render with something else each time."""
-_FOR_THE_TRY = 2
-"""How many browsers are left while it is not certain that a video is wanted: one for what finds out, and one that would
-wait for a processor, since there is one more than of these."""
 _log = get_logger(__name__)
 
 
@@ -64,6 +61,14 @@ class _Collected:
     units: list[UnitResult]
     mode: CaptureMode
     found: int | None
+
+
+def early_slots(slots: Slots) -> int:
+    """Return how many browsers a video gets before it is certain that it is wanted: fewer than half, but one.
+
+    The others are for what finds out, and for what others wait for. There is one more browser than processors.
+    """
+    return max(1, (min(slots.now, slots.urgent or slots.now) - 1) // 2)
 
 
 class RenderJob:
@@ -95,7 +100,7 @@ class RenderJob:
         self._on_unit = on_unit
         self._reference = reference
         self._meter = ProgressMeter(spec.frame_count, on_progress, lambda: context.executor.slots.empty_s)
-        self._early: asyncio.Task[_Collected] | None = None
+        self._early: asyncio.Task[_Collected | None] | None = None
         self._wanted = True
 
     def begin_early(self) -> None:
@@ -104,7 +109,7 @@ class RenderJob:
         Whoever does not come to that has to `end` it.
         """
         self._wanted = False
-        self._early = asyncio.create_task(self._collected())
+        self._early = asyncio.create_task(self._collected_early())
 
     async def end(self) -> None:
         """End what was begun early and is still under way."""
@@ -157,10 +162,16 @@ class RenderJob:
 
     def _slots(self) -> Slots:
         slots = self._executor.slots
-        return slots if self._wanted else replace(slots, now=max(1, slots.now - _FOR_THE_TRY))
+        return slots if self._wanted else replace(slots, now=early_slots(slots))
 
-    async def _collected(self, environment: Environment | None = None) -> _Collected:
-        environment = environment or await self._executor.environment()
+    async def _collected_early(self) -> _Collected | None:
+        environment = await self._executor.environment()
+        film = film_hash(self._spec, environment=environment.fingerprint)
+        if await is_noted(self._storage, user_id=self._user_id, film=film):
+            return None
+        return await self._collected(environment)
+
+    async def _collected(self, environment: Environment) -> _Collected:
         collector = UnitCollector(
             self._spec,
             self._context,
@@ -182,8 +193,8 @@ class RenderJob:
         return _Collected(environment=environment, collector=collector, units=units, mode=mode, found=found)
 
     async def _make(self, environment: Environment, started: float) -> RenderResult:
-        made = await (self._early or self._collected(environment))
-        if made.environment.fingerprint != environment.fingerprint:  # it was asked anew meanwhile
+        made = None if self._early is None else await self._early
+        if made is None or made.environment.fingerprint != environment.fingerprint:  # it was asked anew meanwhile
             made = await self._collected(environment)
         collector, units, mode, found = made.collector, made.units, made.mode, made.found
         captured_s = time.perf_counter() - started

@@ -141,9 +141,7 @@ class LocalExecutor:
             user_id: Whose pages it will show.
         """
         async with self._gate:
-            browser = self._idle.pop() if self._idle else await self._launch(user_id)
-            if browser.shaders is not None and browser.shaders.user_id != user_id:
-                browser.shaders = None  # from now on what it compiles is nobody's
+            browser = await self._idle_for(user_id) or await self._launch(user_id)
             try:
                 yield browser
             except BrowserCrashed:
@@ -154,6 +152,17 @@ class LocalExecutor:
                     await browser.close()
                 else:
                     self._idle.append(browser)
+
+    async def _idle_for(self, user_id: str | None) -> Browser | None:
+        """Return a browser that is warm, if there is one; never one that began with what is another user's."""
+        if not self._idle:
+            return None
+        owners = [None if browser.shaders is None else browser.shaders.user_id for browser in self._idle]
+        for owner in (user_id, None):
+            if owner in owners:
+                return self._idle.pop(owners.index(owner))
+        await self._idle.pop().close()
+        return None
 
     async def _launch(self, user_id: str | None = None) -> Browser:
         graphics = await self._graphics()

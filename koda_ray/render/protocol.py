@@ -230,11 +230,13 @@ class Slots:
         now: How many do now; 0 where there is no machine for them.
         most: How many may come to; tasks that wait for a slot are what makes a cluster grow.
         empty_s: For how long there has been no machine, in seconds; None where there is one.
+        urgent: How many of those that somebody waits for; None where these have no slots of their own.
     """
 
     now: int
     most: int
     empty_s: float | None = None
+    urgent: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from koda_ray.render.retry import retried
 from koda_ray.state.keys import film_key, render_prefix, report_key
 from koda_ray.state.storage import Storage
 
-__all__ = ["made_before", "note_made"]
+__all__ = ["is_noted", "made_before", "note_made"]
 
 
 async def note_made(storage: Storage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
@@ -26,6 +26,15 @@ async def note_made(storage: Storage, *, user_id: str, film: str, job_id: str, r
     """
     data = json.dumps({"job": job_id, "result": {**asdict(result), "report": None}}).encode()
     await retried(lambda: storage.put(film_key(user_id, film), data))
+
+
+async def is_noted(storage: Storage, *, user_id: str, film: str) -> bool:
+    """Whether a job is remembered that made a video, as likely as not still there.
+
+    Raises:
+        StorageError: Storage failed.
+    """
+    return await retried(lambda: storage.exists(film_key(user_id, film)))
 
 
 async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:

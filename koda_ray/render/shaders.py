@@ -19,6 +19,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +30,14 @@ __all__ = ["ShaderCache", "shader_environment"]
 
 _ROOT = "koda-shaders"
 _FOLDER = "mesa_shader_cache"
-_NAMED = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}")
+_GROUP, _FILE = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 8 * 1024 * 1024
 """How much is kept for a user; a page's shaders take a tenth of a megabyte."""
 MAX_USERS = 64
 """For how many users at once something is kept."""
 _UNUSED_S = 7 * 24 * 3600.0
+_LEFT_S = 3600.0
 _MAX_SEEN = 10_000
 
 
@@ -66,37 +68,45 @@ class ShaderCache:
         return self.graphics.kind == "software" and self.graphics.rasterizer.startswith("llvmpipe")
 
     def lend(self, folder: Path) -> None:
-        """Copy what is kept into a browser's folder, as its owner's."""
+        """Copy what is kept into a browser's folder, as its owner's.
+
+        Raises:
+            Missing: Somebody else has a folder of the name of ours.
+            OSError: There is no room.
+        """
         owner = folder.stat()
         target = folder / _FOLDER
         _make(target, owner)
         kept = self._kept()
-        for name in _listed(kept):
-            data = _read(kept / name)
-            if data is None:
-                continue
+        for name, data in _files(kept.parent, kept.name):
             path = target / name
             if not path.parent.is_dir():
                 _make(path.parent, owner)
             path.write_bytes(data)
             os.chown(path, owner.st_uid, owner.st_gid)
-        with contextlib.suppress(OSError):
+        if kept.is_dir():
             os.utime(kept)
 
     def take(self, folder: Path) -> None:
-        """Keep what a browser that has ended added, as far as there is room: the oldest goes."""
-        source, kept = folder / _FOLDER, self._kept()
-        known = set(_listed(kept))
-        fresh = [name for name in _listed(source) if name not in known]
-        for name in fresh:
-            data = _read(source / name)
-            if not data:
+        """Keep what a browser that has ended added, as far as there is room: the oldest goes.
+
+        Raises:
+            Missing: As `lend`.
+            OSError: There is no room.
+        """
+        kept = self._kept()
+        known = {name for name, _ in _files(kept.parent, kept.name)}
+        fresh, taken = False, 0
+        for name, data in _files(folder, _FOLDER):
+            if not data or name in known:
                 continue
-            path = kept / name
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(data)
-            os.replace(file.name, path)
+            taken += len(data)
+            if taken > MAX_BYTES:
+                break
+            for each in (kept, (kept / name).parent):
+                each.mkdir(mode=0o700, exist_ok=True)
+            _write(kept / name, data)
+            fresh = True
         if fresh:
             _thin(kept)
             _sweep(kept.parent)
@@ -107,7 +117,10 @@ class ShaderCache:
 
 
 def _root() -> Path:
-    return own_folder(_ROOT)
+    """Return the folder that has all users', into which nobody but us can look."""
+    root = own_folder(_ROOT)
+    root.chmod(0o700)
+    return root
 
 
 def _make(folder: Path, owner: os.stat_result) -> None:
@@ -115,23 +128,55 @@ def _make(folder: Path, owner: os.stat_result) -> None:
     os.chown(folder, owner.st_uid, owner.st_gid)
 
 
-def _listed(folder: Path) -> list[str]:
-    """Name the files of a cache, as far as they are named like Mesa's; who wrote them may have been anybody."""
-    found: list[str] = []
-    with contextlib.suppress(OSError):
-        for group in os.scandir(folder):
-            if len(found) >= _MAX_SEEN:
-                break
-            if group.is_dir(follow_symlinks=False):
-                names = (f"{group.name}/{file.name}" for file in os.scandir(group.path))
-                found += [name for name in names if _NAMED.fullmatch(name)]
-    return found[:_MAX_SEEN]
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, also where others write it too."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        try:
+            file.write(data)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
-def _read(path: Path) -> bytes | None:
+def _files(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """Read the files of a cache, as far as they are named like Mesa's; whoever wrote it may have been anybody.
+
+    Links are followed nowhere on the way, since each folder is opened from the one before it.
+    """
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        cache = _opened(stack, name, stack.enter_context(_descriptor(folder)))
+        seen = 0
+        for group in os.listdir(cache):
+            if not _GROUP.fullmatch(group):
+                continue
+            with contextlib.ExitStack() as inside, contextlib.suppress(OSError):
+                here = _opened(inside, group, cache)
+                for file in os.listdir(here):
+                    seen += 1
+                    if seen > _MAX_SEEN:
+                        return
+                    if _FILE.fullmatch(file) and (data := _read(file, here)) is not None:
+                        yield f"{group}/{file}", data
+
+
+@contextlib.contextmanager
+def _descriptor(folder: Path | str, within: int | None = None) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _opened(stack: contextlib.ExitStack, name: str, within: int) -> int:
+    return stack.enter_context(_descriptor(name, within))
+
+
+def _read(name: str, within: int) -> bytes | None:
     """Read a file that a page may have made: no link, no pipe, and not more than one may have."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
     except OSError:
         return None
     try:
@@ -144,12 +189,15 @@ def _read(path: Path) -> bytes | None:
 
 
 def _thin(kept: Path) -> None:
-    """Remove the oldest until what is kept is no more than it may be."""
+    """Remove the oldest until what is kept is no more than it may be, and what a process left that was killed."""
     seen: list[tuple[float, int, Path]] = []
-    for name in _listed(kept):
+    for path in kept.glob("*/*"):
         with contextlib.suppress(OSError):
-            found = (kept / name).stat()
-            seen.append((found.st_mtime, found.st_size, kept / name))
+            found = path.stat()
+            if not _FILE.fullmatch(path.name) and time.time() - found.st_mtime > _LEFT_S:
+                path.unlink()
+                continue
+            seen.append((found.st_mtime, found.st_size, path))
     left = sum(size for _, size, _ in seen)
     for _, size, path in sorted(seen):
         if left <= MAX_BYTES:

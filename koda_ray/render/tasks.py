@@ -81,6 +81,8 @@ _ENVIRONMENT_S = 60.0
 _PREPARED = 4
 """How many workers are made ready for a job, at most: as many as a preview of a few seconds keeps busy."""
 _LINGERS_S = 0.1
+_PREPARED_S = 10.0
+"""How long nobody is made ready again: Ray keeps a process that does nothing for about so long."""
 _PATIENCE = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
@@ -237,6 +239,7 @@ class RayExecutor:
         self._graphics: GraphicsChoice = graphics
         self._environment: Environment | None = None
         self._environment_at = 0.0
+        self._prepared_at = -_PREPARED_S
         self._running: set[asyncio.Task[Any]] = set()
         self._capture = _remote(
             _capture, cpus=CAPTURE_CPUS, memory=CAPTURE_MEMORY_BYTES, resources={CHROMIUM_RESOURCE: 1}
@@ -281,11 +284,16 @@ class RayExecutor:
 
     async def prepare(self) -> None:
         """Have a few workers' processes start and load what they need, which takes a second."""
-        with contextlib.suppress(KodaError):
+        if time.monotonic() - self._prepared_at < _PREPARED_S:
+            return
+        self._prepared_at = time.monotonic()
+        try:
             await self._slots.check()
             asked = max(1, min(self.slots.now - 1, _PREPARED))  # there is one more than of processors
             # who is done at once would be given the next one's as well, and a single process be ready
             await all_or_cancel([self._ask_environment(lingers_s=_LINGERS_S) for _ in range(asked)])
+        except (KodaError, RayError, RuntimeError, OSError) as error:  # whoever needs them says so
+            _log.info("no workers were made ready", error=f"{type(error).__name__}: {error}")
 
     async def _ask_environment(self, *, lingers_s: float = 0.0) -> None:
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE

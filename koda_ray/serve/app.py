@@ -75,9 +75,9 @@ CONNECTIONS_OF_API = 8
 """How many connections to the database a replica has at most: it answers for many at once."""
 PASSIVATE_S = 15.0
 _WORKER_NICE = 5
+"""Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
 _IDLE_WORKER_MS = 20_000
 """How long Ray keeps a task's process for the next task: one that it starts takes a second to load what it needs."""
-"""Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
 OWNED = "KODA_SERVER_OWNED"
 """Environment variable: the process id of the one that this server was started for."""
 _PR_SET_PDEATHSIG = 1

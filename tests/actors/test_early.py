@@ -8,6 +8,7 @@ import pytest
 
 from koda_ray.actors.session import Session
 from koda_ray.budgets import Amounts
+from koda_ray.errors import BudgetExceeded
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, ProbeReport, ProbeTask, UnitResult
 from koda_ray.types import Preview
 from tests.actors.conftest import SessionWorld
@@ -25,14 +26,14 @@ class Watched:
         self.captures = 0
         self.under_way = 0
         self._world = world
-        self._stored = asyncio.Event()
+        self.stored = asyncio.Event()
         self._probe, self._capture = world.executor.probe, world.executor.capture
         monkeypatch.setattr(world.executor, "probe", self.probe)
         monkeypatch.setattr(world.executor, "capture", self.capture)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         async with asyncio.timeout(60):
-            await self._stored.wait()
+            await self.stored.wait()
         (session,) = self._world.sessions
         jobs = await self._world.store.list_jobs(session_id=session.session_id)
         self.before_the_try += [job.id for job in jobs]
@@ -43,7 +44,7 @@ class Watched:
         async def heard(told: Captured | UnitResult) -> None:
             assert hear is not None
             await hear(told)
-            self._stored.set()
+            self.stored.set()
 
         self.captures += 1
         self.under_way += 1
@@ -51,13 +52,13 @@ class Watched:
             await self._capture(task, heard)
         finally:
             self.under_way -= 1
-            self._stored.set()
+            self.stored.set()
 
 
-async def planned(world: SessionWorld, files: dict[str, str]) -> Session:
+async def planned(world: SessionWorld, files: dict[str, str], **settings: object) -> Session:
     """Make a session in the middle of its work on a plan of two seconds, with files and without a preview."""
     row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True, plan=plan_of())
-    session = await world.activate(row, world.model(studio_model()))
+    session = await world.activate(row, world.model(studio_model()), **settings)
     await session.core.commit(await session.workbench.keep(files))
     return session
 
@@ -105,3 +106,37 @@ async def test_a_page_that_is_longer_than_its_plan_is_shown_whole(
     assert (job.status, len(await world.store.chunks(job.id))) == ("succeeded", 3)
     assert len(await world.events(session, "render_start")) == 1
     assert watched.under_way == 0
+    (paid,) = [each for each in await world.store.charges(session.session_id) if each.kind == "render"]
+    units = await world.store.chunks(job.id)
+    assert Amounts.of(paid.spent).render_ms == sum(unit.wall_ms for unit in units) > 0
+    assert watched.before_the_try == []
+
+
+@pytest.mark.full
+async def test_nothing_is_captured_early_that_could_not_be_paid(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world, monkeypatch)
+    watched.stored.set()
+    session = await planned(world, GOOD_FILES, budget_render_minutes=0.001)
+    with pytest.raises(BudgetExceeded):
+        await session.workbench.preview(cause_id="call_1")
+    assert watched.captures == 0
+
+
+@pytest.mark.full
+async def test_a_preview_that_is_cancelled_while_its_page_is_tried_leaves_nothing(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world, monkeypatch)
+    session = await planned(world, GOOD_FILES)
+    running = asyncio.create_task(session.workbench.preview(cause_id="call_1"))
+    async with asyncio.timeout(60):
+        await watched.stored.wait()
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled() and watched.under_way == 0
+    assert await world.store.list_jobs(session_id=session.session_id) == []
+    assert await world.events(session, "render_start") == []
+    shown = await session.workbench.preview(cause_id="call_1")
+    assert isinstance(shown, Preview)

@@ -42,7 +42,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of the test's own for what is kept, which browsers' users can walk through."""
     folder = Path(tempfile.mkdtemp(prefix="koda-kept-"))
     folder.chmod(0o711)
-    monkeypatch.setattr(shaders, "_root", lambda: folder)
+
+    def kept_in(_name: str) -> Path:
+        return folder
+
+    monkeypatch.setattr(shaders, "own_folder", kept_in)
     yield folder
     for each in sorted(folder.rglob("*"), reverse=True):
         each.rmdir() if each.is_dir() else each.unlink()
@@ -102,9 +106,11 @@ async def test_the_next_browser_of_a_user_compiles_nothing_and_shows_the_same(ro
 
 
 @pytest.mark.browser
-async def test_what_a_browser_compiled_for_several_is_nobodys(root: Path) -> None:
-    await show("bob", "eve")
-    assert kept(root) == {}
+async def test_nobody_gets_a_browser_that_began_with_what_is_anothers(root: Path) -> None:
+    await show("bob")
+    bobs = len(kept(root))
+    await show("bob", "eve", "bob")
+    assert len(kept(root)) == 2 * bobs  # she had none of his at hand
 
 
 def test_nobody_gets_what_is_anothers(tmp_path: Path) -> None:
@@ -129,6 +135,36 @@ def test_what_a_page_may_have_left_in_place_of_code_is_not_taken(
     (good.parent.parent / "cd").symlink_to(good.parent)
     cache().take(tmp_path)
     assert lent(cache(), tmp_path / "next") == {FILE: b"code"}
+
+
+def test_no_link_leads_out_of_a_browsers_folder(tmp_path: Path) -> None:
+    left(tmp_path / "secrets", FILE, b"of the machine")
+    inside = tmp_path / "profile"
+    inside.mkdir()
+    (inside / "mesa_shader_cache").symlink_to(tmp_path / "secrets" / "mesa_shader_cache")
+    cache().take(inside)
+    assert lent(cache(), tmp_path / "next") == {}
+
+
+def test_nobody_else_may_look_at_or_change_what_is_kept(root: Path, tmp_path: Path) -> None:
+    left(tmp_path, FILE)
+    before = os.umask(0)
+    try:
+        cache().take(tmp_path)
+    finally:
+        os.umask(before)
+    folders = [path for path in root.rglob("*") if path.is_dir()]
+    assert len(folders) == 2
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+
+
+def test_no_more_is_copied_than_is_kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shaders, "MAX_BYTES", 10 << 20)
+    for number in range(100):
+        with left(tmp_path, f"ab/{number:038x}").open("wb") as file:
+            file.truncate(1 << 20)  # a hole, which costs nothing
+    cache().take(tmp_path)
+    assert len(kept(root)) == 10
 
 
 def test_the_oldest_go_where_there_are_too_many(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +55,20 @@ def mine(text: str) -> set[psutil.Process]:
 
 
 @pytest.mark.full
+async def test_who_is_prepared_has_loaded_what_comes_next(cluster: RayExecutor) -> None:
+    """Before all others here, whose workers have it loaded too."""
+
+    def loaded() -> bool:
+        time.sleep(1)  # so that each of several is asked of another process
+        return "koda_ray.render.local" in sys.modules
+
+    asked: Any = ray.remote(num_cpus=0)(loaded)
+    assert not await asked.remote()
+    await cluster.prepare()
+    assert any(await asyncio.gather(*(asked.remote() for _ in range(4))))
+
+
+@pytest.mark.full
 async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_killed(
     cluster: RayExecutor, local: LocalExecutor, storage: Storage
 ) -> None:
@@ -89,22 +105,6 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     await put_page(calm, "plain")
     expected = await RenderJob(spec, JobContext(storage=calm, executor=local, job_id="job_1", user_id=USER)).run()
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
-
-
-@pytest.mark.full
-async def test_who_was_prepared_does_what_comes_next(cluster: RayExecutor, storage: Storage) -> None:
-    spec = small(await put_page(storage, "plain"), duration_s=2.0, fps=30)
-    await cluster.prepare()
-    there = mine("ray::") | mine("default_worker")
-    units: list[UnitResult] = []
-
-    async def keep(unit: UnitResult) -> None:
-        units.append(unit)
-
-    context = JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER)
-    await RenderJob(spec, context, on_unit=keep).run()
-    # of one that starts late no more is known than that it is not needed
-    assert {int(unit.worker.rpartition(":")[2]) for unit in units} & {process.pid for process in there}
 
 
 @pytest.mark.full
