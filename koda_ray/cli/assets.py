@@ -11,7 +11,7 @@ from koda_ray.cli.options import Json, Server
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Pictures and sounds that were uploaded.", no_args_is_help=True)
+app = typer.Typer(help="Pictures, films and sounds that were uploaded.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -29,7 +29,7 @@ def list_assets(
 
 @app.command("upload")
 def upload_asset(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A picture or a sound.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A picture, a film or a sound.", show_default=False)],
     session: Annotated[str | None, typer.Option(metavar="ID", help="Give it to a session that exists.")] = None,
     server: Server = None,
 ) -> None:

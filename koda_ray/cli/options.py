@@ -57,7 +57,9 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FOLDER", help="Where to save it; else out/ and the prompt's first words."),
 ]
-Assets = Annotated[list[Path] | None, typer.Option("--asset", metavar="FILE", help="A picture or sound; repeatable.")]
+Assets = Annotated[
+    list[Path] | None, typer.Option("--asset", metavar="FILE", help="A picture, film or sound; repeatable.")
+]
 Mode = Annotated[
     str | None,
     typer.Option("--mode", metavar="MODE", help="What agents may do by themselves: auto, ask, readonly or plan."),

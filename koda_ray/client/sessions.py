@@ -484,7 +484,7 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
     # assets and health
 
     async def upload(self, path: Path, *, media_type: str | None = None, session_id: str | None = None) -> AssetView:
-        """Upload a picture or a sound; name its id when making a session, or give it to one that exists.
+        """Upload a picture, a film or a sound; name its id when making a session, or give it to one that exists.
 
         Raises:
             InvalidInput: UNSUPPORTED_TYPE, BODY_TOO_LARGE, or the file cannot be read.

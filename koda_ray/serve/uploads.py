@@ -23,6 +23,7 @@ _SVG = re.compile(rb"^\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*(<!DOCTYPE\s+svg|<svg
 _ALIASES = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
+    "video/x-m4v": "video/mp4",
     "audio/mp3": "audio/mpeg",
     "audio/x-wav": "audio/wav",
     "audio/wave": "audio/wav",
@@ -38,7 +39,7 @@ _UNSAID = {"", "application/octet-stream", "binary/octet-stream"}
 
 
 class UnsupportedType(InvalidInput):
-    """A file that is not a picture or sound, or not the one it says it is."""
+    """A file that is no picture, film or sound, or not the one it says it is."""
 
     code = "UNSUPPORTED_TYPE"
     status = 415
@@ -49,7 +50,7 @@ class MediaType:
     """A kind of file that is taken; ``extension`` without the dot."""
 
     name: str
-    kind: Literal["image", "audio"]
+    kind: Literal["image", "video", "audio"]
     extension: str
 
 
@@ -58,20 +59,27 @@ _JPEG = MediaType("image/jpeg", "image", "jpg")
 _GIF = MediaType("image/gif", "image", "gif")
 _WEBP = MediaType("image/webp", "image", "webp")
 _AVIF = MediaType("image/avif", "image", "avif")
+_MP4 = MediaType("video/mp4", "video", "mp4")
+_WEBM = MediaType("video/webm", "video", "webm")
 _MP3 = MediaType("audio/mpeg", "audio", "mp3")
 _WAV = MediaType("audio/wav", "audio", "wav")
 _OGG = MediaType("audio/ogg", "audio", "ogg")
 _FLAC = MediaType("audio/flac", "audio", "flac")
 _M4A = MediaType("audio/mp4", "audio", "m4a")
 _AAC = MediaType("audio/aac", "audio", "aac")
-TYPES = tuple(each.name for each in (_PNG, _JPEG, _GIF, _WEBP, _AVIF, _MP3, _WAV, _OGG, _FLAC, _M4A, _AAC))
+TYPES = tuple(each.name for each in (_PNG, _JPEG, _GIF, _WEBP, _AVIF, _MP4, _WEBM, _MP3, _WAV, _OGG, _FLAC, _M4A, _AAC))
 """What a file that is kept may be."""
+_BRANDS = {
+    **dict.fromkeys((b"avif", b"avis"), _AVIF),
+    **dict.fromkeys((b"M4A ", b"M4B "), _M4A),
+    **dict.fromkeys((b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42", b"avc1", b"M4V ", b"MSNV"), _MP4),
+}
 
 
 def sniff(head: bytes) -> MediaType | None:
     """Tell a file by its first bytes; None for anything that is not taken.
 
-    Source: WHATWG MIME Sniffing, section 6; ISO/IEC 13818-7 (ADTS) and 14496-12 (ftyp brands).
+    Source: WHATWG MIME Sniffing, section 6; ISO/IEC 13818-7 (ADTS) and 14496-12 (ftyp brands); RFC 8794 (EBML).
     """
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return _PNG
@@ -86,7 +94,9 @@ def sniff(head: bytes) -> MediaType | None:
     if head.startswith(b"fLaC"):
         return _FLAC
     if head[4:8] == b"ftyp":
-        return {b"avif": _AVIF, b"avis": _AVIF, b"M4A ": _M4A, b"M4B ": _M4A}.get(head[8:12])
+        return _BRANDS.get(head[8:12])
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return _WEBM if b"webm" in head else None
     if head.startswith(b"ID3"):
         return _MP3
     if len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0:
@@ -108,14 +118,14 @@ def check_type(head: bytes, *, name: str, declared: str | None) -> MediaType:
         UnsupportedType: It is empty, SVG, something else, or not what was declared.
     """
     if not head:
-        raise UnsupportedType(f"{name!r} is empty; send a picture or a sound")
+        raise UnsupportedType(f"{name!r} is empty; send a picture, a film or a sound")
     if _SVG.match(head) or (declared or "").startswith("image/svg"):
         raise UnsupportedType(f"{name!r} is SVG, which can hold programs and is not taken; export it as PNG")
     found = sniff(head)
     if found is None:
         raise UnsupportedType(
-            f"{name!r} is not a picture or a sound that is taken: PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, "
-            "M4A or AAC"
+            f"{name!r} is no picture, film or sound that is taken: PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, WAV, "
+            "Ogg, FLAC, M4A or AAC"
         )
     said = (declared or "").partition(";")[0].strip().lower()
     if said not in _UNSAID and _ALIASES.get(said, said) != found.name:

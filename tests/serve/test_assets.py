@@ -35,6 +35,24 @@ def sound() -> bytes:
     return target.getvalue()
 
 
+def film(extension: str, folder: Path) -> bytes:
+    target = folder / f"film.{extension}"
+    command = [
+        "ffmpeg",
+        "-v",
+        "error",
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc=d=0.2:s=32x32",
+        "-pix_fmt",
+        "yuv420p",
+        str(target),
+    ]
+    subprocess.run(command, check=True, timeout=60)
+    return target.read_bytes()
+
+
 def encoded(extension: str, folder: Path) -> bytes:
     target = folder / f"tone.{extension}"
     command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "sine=d=0.2", str(target)]
@@ -59,6 +77,12 @@ def test_sounds_are_told_by_their_bytes(extension: str, name: str, tmp_path: Pat
     assert wav is not None and wav.name == "audio/wav"
 
 
+@pytest.mark.parametrize("extension", ["mp4", "webm"])
+def test_films_are_told_by_their_bytes(extension: str, tmp_path: Path) -> None:
+    found = sniff(film(extension, tmp_path)[:SNIFF_BYTES])
+    assert found is not None and found.name == f"video/{extension}" and found.kind == "video"
+
+
 @pytest.mark.parametrize(
     ("head", "declared", "says"),
     [
@@ -67,11 +91,13 @@ def test_sounds_are_told_by_their_bytes(extension: str, name: str, tmp_path: Pat
         (b"\xef\xbb\xbf<?xml version='1.0'?><svg/>"[3:], None, "SVG"),
         (b"\x89PNG\r\n\x1a\n", "image/svg+xml", "SVG"),
         (b"\x89PNG\r\n\x1a\n", "image/jpeg", "says it is image/jpeg and is image/png"),
-        (b"%PDF-1.7", "image/png", "not a picture"),
-        (b"MZ\x90\x00", "application/octet-stream", "not a picture"),
-        (b"<html>", "text/html", "not a picture"),
-        (b"RIFF\x00\x00\x00\x00AVI ", "audio/wav", "not a picture"),
-        (b"\x00\x00\x00\x18ftypisom", "audio/mp4", "not a picture"),
+        (b"%PDF-1.7", "image/png", "no picture, film or sound"),
+        (b"MZ\x90\x00", "application/octet-stream", "no picture, film or sound"),
+        (b"<html>", "text/html", "no picture, film or sound"),
+        (b"RIFF\x00\x00\x00\x00AVI ", "audio/wav", "no picture, film or sound"),
+        (b"\x00\x00\x00\x18ftypisom", "audio/mp4", "says it is audio/mp4 and is video/mp4"),
+        (b"\x00\x00\x00\x14ftypqt  ", "video/quicktime", "no picture, film or sound"),
+        (b"\x1a\x45\xdf\xa3\x93\x42\x82\x88matroska", "video/x-matroska", "no picture, film or sound"),
     ],
 )
 def test_anything_else_is_refused(head: bytes, declared: str | None, says: str) -> None:

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, FilePayload, Locator, Page, expect
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
-from tests.serve.test_assets import sound
+from tests.serve.test_assets import film, sound
 from tests.serve.world import World, world
 from tests.web.axes import on_every_screen
 from tests.web.looking import begin, looking
@@ -56,7 +56,7 @@ def cards(page: Page) -> Locator:
 async def test_files_are_brought_by_button_drop_and_paste_and_seen_and_heard(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await page.get_by_role("link", name="Assets").click()
-        await expect(page.get_by_text("Drop pictures and sounds here, or paste them")).to_be_visible()
+        await expect(page.get_by_text("Drop pictures, films and sounds here, or paste them")).to_be_visible()
         async with page.expect_file_chooser() as choosing:
             await page.get_by_role("button", name="Upload").click()
         await (await choosing.value).set_files([file("logo.png", picture()), file("beat.wav", sound(), "audio/wav")])
@@ -83,13 +83,22 @@ async def test_files_are_brought_by_button_drop_and_paste_and_seen_and_heard(kod
     ]  # fmt: skip
 
 
+async def test_a_film_plays_where_it_is_listed(koda: World, browser: Browser, tmp_path: Path) -> None:
+    async with looking(browser, f"{koda.url}/assets") as page:
+        await page.locator("input[type=file]").set_input_files(file("cat.mp4", film("mp4", tmp_path), "video/mp4"))
+        shown = page.get_by_label("cat.mp4", exact=True)
+        await expect(shown).to_have_js_property("videoWidth", 32)
+        await shown.evaluate("video => video.play()")
+        await expect(shown).to_have_js_property("ended", True)
+
+
 async def test_what_is_refused_is_said_in_the_servers_words_and_sent_again(tmp_path: Path, browser: Browser) -> None:
     limits = {"KODA_WEB_PATH": Settings().web_path, "KODA_USER_ASSETS": 1, "KODA_MAX_BODY_MB": 1}
     async with world(tmp_path, **limits) as koda, looking(browser, f"{koda.url}/assets") as page:
         chosen = page.locator("input[type=file]")
         await chosen.set_input_files(file("notes.txt", b"not a picture", "text/plain"))
         going = page.get_by_role("list", name="On their way").get_by_role("listitem")
-        await expect(going.get_by_role("alert")).to_contain_text("'notes.txt' is not a picture or a sound")
+        await expect(going.get_by_role("alert")).to_contain_text("'notes.txt' is no picture, film or sound")
         await page.get_by_role("button", name="Forget notes.txt").click()
         await expect(going).to_have_count(0)
         await chosen.set_input_files(file("large.png", picture() + bytes(3 << 20)))
@@ -120,7 +129,7 @@ async def test_how_far_it_is_is_shown_and_it_can_be_stopped(koda: World, browser
         await expect(bar).not_to_have_attribute("aria-valuenow", "0")
         await page.get_by_role("button", name="Stop large.png").click()
         await expect(bar).to_have_count(0)
-        await expect(page.get_by_text("Drop pictures and sounds here")).to_be_visible()
+        await expect(page.get_by_text("Drop pictures, films and sounds here")).to_be_visible()
     assert await koda.store.own_assets("local") == []
 
 
@@ -196,7 +205,7 @@ async def test_one_that_somebody_uses_meanwhile_is_kept_and_that_is_said(
 
 async def test_everybody_can_use_it(koda: World, browser: Browser, tmp_path: Path) -> None:
     async with looking(browser, f"{koda.url}/assets") as page:
-        await expect(page.get_by_text("Drop pictures and sounds here")).to_be_visible()
+        await expect(page.get_by_text("Drop pictures, films and sounds here")).to_be_visible()
         await on_every_screen(page)
         await page.locator("input[type=file]").set_input_files(
             [

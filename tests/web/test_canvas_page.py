@@ -128,16 +128,16 @@ async def test_what_is_finished_goes_into_the_next_one(koda: World, browser: Bro
         await page.get_by_role("button", name="Go on with it: A ball").click()
         after = node(page, "Animation Generator")
         await expect(after).to_be_focused()
-        await expect(after.get_by_role("list", name="What goes along")).to_contain_text("Its picture goes along")
+        await expect(after.get_by_role("list", name="What goes along")).to_contain_text("The film itself goes along")
         await after.get_by_role("textbox", name="What should move").fill("The same ball, at night")
         await after.get_by_role("button", name="Make it").click()
         await expect(node(page, "The same ball, at night").get_by_role("button", name="Answer")).to_be_visible()
     rows = {row.state.prompt: row for row in await koda.store.list_sessions("local")}
     second = (await koda.store.get_session(rows["The same ball, at night"].id, user_id="local")).state
     (asset,) = await koda.store.own_assets("local")
-    assert second.asset_ids == (asset.id,) and asset.media_type == "image/jpeg"
+    assert second.asset_ids == (asset.id,) and asset.media_type == "video/mp4"
     first = rows["A ball"]
-    assert asset.name == f"{first.id}.jpg" and asset.session_id == rows["The same ball, at night"].id
+    assert asset.name == f"{first.id}.mp4" and asset.session_id == rows["The same ball, at night"].id
 
 
 async def test_the_keyboard_alone_adds_moves_connects_removes_and_undoes(koda: World, browser: Browser) -> None:
@@ -236,7 +236,7 @@ async def test_files_come_by_button_drop_and_paste_and_one_that_no_session_has_g
         await page.get_by_role("button", name="Add: File").click()
         chosen = page.locator(".react-flow__node input[type=file]")
         await chosen.set_input_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"not a picture"})
-        await expect(page.get_by_role("alert")).to_contain_text("notes.txt: 'notes.txt' is not a picture or a sound")
+        await expect(page.get_by_role("alert")).to_contain_text("notes.txt: 'notes.txt' is no picture, film or sound")
         await page.get_by_role("button", name="Forget notes.txt").click()
         await chosen.set_input_files(file("logo.png", picture()))
         logo = node(page, "logo.png").locator("img")
@@ -285,7 +285,7 @@ async def test_on_a_narrow_screen_it_is_a_list_in_the_order_of_its_edges(koda: W
         await finished(cards.nth(2), cards.nth(2))
         await cards.nth(2).get_by_role("button", name="Go on with it: A ball").click()
         await expect(cards.nth(3)).to_be_focused()
-        await expect(cards.nth(3)).to_contain_text("Its picture goes along")
+        await expect(cards.nth(3)).to_contain_text("The film itself goes along")
         await page.get_by_role("button", name="Add: Prompt").click()
         added = page.get_by_role("listitem", name="Prompt", exact=True)
         await expect(added).to_be_focused()

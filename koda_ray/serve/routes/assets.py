@@ -44,7 +44,7 @@ OwnAsset = Annotated[AssetRecord, Depends(_own_asset)]
 @router.post(
     "/assets",
     operation_id="uploadAsset",
-    summary="Upload a picture or a sound",
+    summary="Upload a picture, a film or a sound",
     status_code=201,
     responses=responses(401, 404, 413, 415, 422, 429),
 )

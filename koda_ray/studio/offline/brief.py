@@ -50,6 +50,9 @@ def known_style(name: str | None) -> Style | None:
     return None
 
 
+_FILMS = (".mp4", ".webm")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Brief:
     """A request, understood. Durations in seconds, sizes in pixels, ``speed`` and ``scale`` relative to 1."""
@@ -98,11 +101,16 @@ class Brief:
     own: object = None
     """What the subject alone speaks of, in a value of its module's; see `subject.own`."""
     image: str | None = None
-    """Address of an uploaded picture on the page, such as ``/assets/photo.jpg``."""
+    """Address of an uploaded picture on the page, such as ``/assets/photo.jpg``, or of a film."""
 
     impossible: Impossible | None = None
     notes: tuple[str, ...] = field(default=())
     """What was assumed, clamped or left out: said to the person, never hidden."""
+
+    @property
+    def still(self) -> str | None:
+        """The uploaded picture where it is one that stands still, for what has room for no other."""
+        return None if self.image is None or self.image.endswith(_FILMS) else self.image
 
     @property
     def aspect(self) -> Literal["wide", "tall", "square"]:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ pytestmark = [
 ]
 
 FPS = 20.0
+SHOWN = "animate this, smooth, 6 seconds"
 BLUE_BALL = "bouncing ball, smooth, no shadow, blue, on white, 6 seconds"
 ISSUE = {
     "ball": "Create a bouncing ball animation, playful",
@@ -108,6 +110,32 @@ async def shoot(
         return pictures
     finally:
         await page.close()
+
+
+def first_red_then_blue(path: Path) -> None:
+    """Make a film of two seconds."""
+    colours = [f"color={colour}:s=320x180:d=1:r=25" for colour in ("red", "blue")]
+    command = ["ffmpeg", "-v", "error", *(word for each in colours for word in ("-f", "lavfi", "-i", each))]
+    command += ["-filter_complex", "[0][1]concat=n=2", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path)]
+    subprocess.run(command, check=True, timeout=60)
+
+
+@pytest.mark.full
+async def test_an_uploaded_film_is_shown_at_its_own_time(browser: Browser, tmp_path: Path) -> None:
+    asset = {"id": "ast_1", "name": "cat.mp4", "mediaType": "video/mp4", "path": "public/assets/ast_1.mp4"}
+    plan = make_plan(parse_brief(SHOWN, assets=[asset])).model_dump(mode="json", by_alias=True)
+    files = generate_files({"task": "create_component", "prompt": SHOWN, "plan": plan, "assets": [asset]})
+    project = write_project(tmp_path / "film", files)
+    (project / "public" / "assets").mkdir(parents=True, exist_ok=True)
+    first_red_then_blue(project / asset["path"])
+    builds = TemplateBuilds([project])
+    try:
+        (bundle,) = builds.bundles().values()
+    finally:
+        builds.end()
+    pictures = await shoot(browser, bundle, [0.5, 1.5, 2.5, 3.5])  # it begins again where it is the shorter one
+    red_or_blue = ["red" if int(p[180, 320, 0]) > int(p[180, 320, 2]) else "blue" for p in pictures]
+    assert red_or_blue == ["red", "blue", "red", "blue"]
 
 
 def blue_columns(picture: Picture) -> list[tuple[int, int]]:

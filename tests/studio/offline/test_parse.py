@@ -212,6 +212,11 @@ def test_an_uploaded_picture_is_what_moves() -> None:
     brief = parse_brief("animate this", assets=[asset])
     assert (brief.subject, brief.image) == ("image", "/assets/ast_1.jpg")
     assert parse_brief("logo reveal for Acme", assets=[asset]).subject == "logo"
+    film = {"id": "ast_2", "name": "cat.mp4", "mediaType": "video/mp4", "path": "public/assets/ast_2.mp4"}
+    brief = parse_brief("animate this", assets=[film])
+    assert (brief.subject, brief.image, brief.still) == ("image", "/assets/ast_2.mp4", None)
+    brief = parse_brief("animate this", assets=[film, asset])
+    assert brief.image == brief.still == "/assets/ast_1.jpg"
     assert any("No picture" in note for note in parse_brief("animate my photo").notes)
 
 

@@ -109,7 +109,7 @@ function File({ name, picture, isVideo }: { name: string; picture: string | unde
       {picture && <img src={picture} alt="" />}
       <span>
         {name}
-        {isVideo && <small>Its picture goes along</small>}
+        {isVideo && <small>The film itself goes along</small>}
       </span>
     </>
   );

@@ -72,7 +72,7 @@ export class Koda {
     }
   }
 
-  /** Store a picture or a sound for one session; returns its id. */
+  /** Store a picture, a film or a sound for one session; returns its id. */
   async upload(file: File): Promise<string> {
     const body = new FormData();
     body.append('file', file);

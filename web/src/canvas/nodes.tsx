@@ -103,13 +103,13 @@ function AssetBody({ id }: BodyParts) {
         <>
           <button type="button" className={`koda-button koda-plain ${asset ? '' : 'canvas-drop'}`} onClick={() => input.current?.click()}>
             {!asset && <FileUp aria-hidden className="koda-icon" />}
-            {asset ? 'Another file' : 'Choose, drop or paste a picture or a sound'}
+            {asset ? 'Another file' : 'Choose, drop or paste a picture, a film or a sound'}
           </button>
           <input
             ref={input}
             type="file"
             hidden
-            accept="image/*,audio/*"
+            accept="image/*,video/mp4,video/webm,audio/*"
             onChange={({ target }) => {
               const [file] = target.files ?? [];
               if (file) files.put(id, file);
@@ -128,17 +128,24 @@ function Shown({ asset: { id, name, mediaType } }: { asset: NonNullable<AssetDat
   if (isGone) return <p className="koda-fact">{name} is not there any more. Choose it again, or another one.</p>;
   return (
     <figure className="canvas-file">
-      {mediaType.startsWith('audio/') ? (
+      {kindOf(mediaType) === 'audio' ? (
         <>
           <Music aria-hidden className="koda-icon" />
           <audio controls preload="none" src={url} aria-label={name} onError={() => setGone(true)} />
         </>
+      ) : kindOf(mediaType) === 'video' ? (
+        <video controls muted playsInline preload="metadata" src={url} aria-label={name} onError={() => setGone(true)} />
       ) : (
         <img src={url} alt="" onError={() => setGone(true)} />
       )}
       <figcaption>{name}</figcaption>
     </figure>
   );
+}
+
+function kindOf(mediaType: string): 'image' | 'video' | 'audio' {
+  const [kind] = mediaType.split('/');
+  return kind === 'video' || kind === 'audio' ? kind : 'image';
 }
 
 function fileOf(assetId: string): string {
@@ -183,7 +190,7 @@ const STYLE: PluginBase = {
 const ASSET: PluginBase = {
   id: 'asset',
   name: 'File',
-  description: 'A picture or a sound to make it with',
+  description: 'A picture, a film or a sound to make it with',
   icon: '🖼️',
   handles: { inputs: [], outputs: [{ id: 'file', name: 'File', type: 'media' }] },
 };
@@ -207,7 +214,7 @@ known.register({
   component: framed(ASSET),
   output: (_handle, data): Value | undefined => {
     const { asset } = data as AssetData;
-    return asset && { type: asset.mediaType.startsWith('audio/') ? 'audio' : 'image', name: asset.name, url: fileOf(asset.id) };
+    return asset && { type: kindOf(asset.mediaType), name: asset.name, url: fileOf(asset.id) };
   },
   stored: async (_handle, data, koda) => {
     const { asset } = data as AssetData;

@@ -73,6 +73,8 @@ function Shown({ asset }: { asset: AssetView }) {
         <audio controls preload="none" src={asset.fileUrl} aria-label={asset.name} className="h-9 w-full" />
       </div>
     );
+  if (asset.mediaType.startsWith('video/'))
+    return <video controls muted playsInline preload="metadata" src={asset.fileUrl} aria-label={asset.name} className="aspect-video w-full bg-sunken object-contain" />;
   return (
     <a
       href={asset.fileUrl}

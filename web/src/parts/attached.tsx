@@ -69,7 +69,7 @@ export function Attach({ files }: { files: Held }) {
       <button
         type="button"
         aria-label="Add files"
-        title="Pictures and sounds: choose, drop or paste"
+        title="Pictures, films and sounds: choose, drop or paste"
         className="grid size-10 place-items-center rounded-xl text-muted hover:bg-sunken hover:text-text"
         onClick={() => input.current?.click()}
       >
@@ -80,7 +80,7 @@ export function Attach({ files }: { files: Held }) {
         type="file"
         multiple
         hidden
-        accept="image/*,audio/*"
+        accept="image/*,video/mp4,video/webm,audio/*"
         onChange={({ target }) => {
           if (target.files) files.add(target.files);
           target.value = '';

@@ -14,7 +14,7 @@ const PAGE = 40;
 const ASSETS = ['assets'];
 const TYPED_INTO = 'input, textarea, select, [contenteditable]';
 
-/** All pictures and sounds of one's own: chosen, dropped or pasted here, or with a prompt. */
+/** All pictures, films and sounds of one's own: chosen, dropped or pasted here, or with a prompt. */
 export function Assets() {
   const client = useQueryClient();
   const [said, setSaid] = useState('');
@@ -53,7 +53,7 @@ export function Assets() {
             Assets
           </h1>
           <p className="mt-1 max-w-prose text-sm text-muted">
-            Pictures and sounds that you brought. What no animation uses is removed some days after it came.
+            Pictures, films and sounds that you brought. What no animation uses is removed some days after it came.
           </p>
         </div>
         <Button kind="main" onClick={() => input.current?.click()}>
@@ -64,7 +64,7 @@ export function Assets() {
           type="file"
           multiple
           hidden
-          accept="image/*,audio/*"
+          accept="image/*,video/mp4,video/webm,audio/*"
           onChange={({ target }) => {
             uploads.add(target.files ?? []);
             target.value = '';
@@ -87,7 +87,7 @@ export function Assets() {
         {found.data?.length === 0 && going.length === 0 && (
           <Dropped isOver={isOver}>
             <UploadIcon aria-hidden className="mx-auto size-7 text-muted opacity-60" />
-            <p className="mt-4 font-medium">Drop pictures and sounds here, or paste them</p>
+            <p className="mt-4 font-medium">Drop pictures, films and sounds here, or paste them</p>
             <p className="mt-1 text-sm text-muted">PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC</p>
           </Dropped>
         )}

@@ -168,7 +168,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
         {isNarrow ? <List {...acts} /> : <Flow {...acts} take={take} sight={sight} />}
         {nodes.length === 0 && (
           <div className="canvas-empty">
-            <p>Words, a style and files go in, a video comes out, and its picture goes into the next one.</p>
+            <p>Words, a style and files go in, a video comes out, and goes into the next one.</p>
             <Button kind="main" onClick={begin}>
               <Sparkles aria-hidden className="size-4" /> Begin with words and a style
             </Button>

@@ -69,7 +69,7 @@ class Card(Subject):
                 "action": brief.texts[1]
                 if len(brief.texts) > 1
                 else said("card.buy" if price else "card.look", language=brief.language),
-                "image": brief.image,
+                "image": brief.still,
                 "emblem": next((emoji for _, _, emoji in lexicon.find_all(about, lexicon.PRODUCTS)), None),
                 "corner": {"playful": 64, "smooth": 40, "cinematic": 20}[brief.style],
             }

@@ -45,7 +45,7 @@ class Logo(Subject):
             "logo": {
                 "name": brief.heading,
                 "tagline": brief.texts[0] if brief.texts else None,
-                "image": brief.image,
+                "image": brief.still,
                 "mark": pick(brief, ("arch", "orbit", "petals", "stack", "letter"), 1),
                 "manner": MANNERS[brief.style],
             }
