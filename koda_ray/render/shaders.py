@@ -19,7 +19,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 @contextlib.contextmanager
-def _descriptor(folder: Path | str, within: int | None = None) -> Iterator[int]:
+def _descriptor(folder: Path | str, within: int | None = None) -> Generator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
     try:
         yield descriptor
