@@ -31,10 +31,10 @@ export const animationGenerator: Entry = {
     const { session } = koda.sessions.seen(sessionOf(data as AnimationData));
     const made = session && shownOf(session.state);
     if (!session || !made?.jobId) throw new Problem(0, 'NO_FILE', 'There is no video yet that could go along.');
-    const media = (what: string) => koda.ask<Blob>(`/v1/sessions/${session.id}/${what}?job=${made.jobId}`, { as: 'blob' });
-    const video = handle === 'thumbnail' ? undefined : await media('video').catch(() => undefined);
+    const media = (what: string) => koda.ask<Blob>(`/v1/sessions/${session.id}/${what}job=${made.jobId}`, { as: 'blob' });
+    const video = handle === 'thumbnail' ? undefined : await media('video?here=true&');
     const kind = video && FILMS.get(video.type);
     if (kind) return new File([video], `${session.id}.${kind}`, { type: video.type });
-    return new File([await media('thumbnail')], `${session.id}.jpg`, { type: 'image/jpeg' });
+    return new File([await media('thumbnail?')], `${session.id}.jpg`, { type: 'image/jpeg' });
   },
 };
