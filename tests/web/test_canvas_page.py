@@ -12,6 +12,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
+from tests.serve.scripted import VIDEO
+from tests.serve.test_assets import film as film_of
 from tests.serve.world import World, world
 from tests.web.axes import SCHEMES, examine, on_every_screen
 from tests.web.looking import looking
@@ -119,7 +121,12 @@ async def test_words_and_a_style_become_a_video_and_a_reload_keeps_everything(ko
         await page.wait_for_url(where)
 
 
-async def test_what_is_finished_goes_into_the_next_one(koda: World, browser: Browser) -> None:
+async def test_what_is_finished_goes_into_the_next_one(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await asyncio.to_thread(film_of, "mp4", tmp_path)
+    for kind in ("preview", "final"):
+        monkeypatch.setitem(VIDEO, kind, made)
     async with looking(browser, f"{koda.url}/c") as page:
         await wide(page)
         await begun(page, "A ball")
