@@ -96,7 +96,8 @@ class SessionJobs:
             await job.owner.end()
 
     async def _may_be_early(self, request: JobRequest) -> bool:
-        if self._executor.slots.now < _LEAST_SLOTS:
+        slots = self._executor.slots
+        if min(slots.now, slots.urgent or slots.now) < _LEAST_SLOTS:
             return False
         try:
             await self._purse.see_room()

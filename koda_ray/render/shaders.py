@@ -130,13 +130,14 @@ def _make(folder: Path, owner: os.stat_result) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, also where others write it too."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _files(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
@@ -146,18 +147,25 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
     """
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
         cache = _opened(stack, name, stack.enter_context(_descriptor(folder)))
-        seen = 0
-        for group in os.listdir(cache):
+        left = [_MAX_SEEN]
+        for group in _names(cache, left):
             if not _GROUP.fullmatch(group):
                 continue
             with contextlib.ExitStack() as inside, contextlib.suppress(OSError):
                 here = _opened(inside, group, cache)
-                for file in os.listdir(here):
-                    seen += 1
-                    if seen > _MAX_SEEN:
-                        return
+                for file in _names(here, left):
                     if _FILE.fullmatch(file) and (data := _read(file, here)) is not None:
                         yield f"{group}/{file}", data
+
+
+def _names(folder: int, left: list[int]) -> Iterator[str]:
+    """Name what is in a folder, as long as there is something ``left`` of how much is looked at."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            left[0] -= 1
+            if left[0] < 0:
+                return
+            yield entry.name
 
 
 @contextlib.contextmanager

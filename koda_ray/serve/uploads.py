@@ -1,4 +1,4 @@
-"""What may be uploaded: pictures and sound, told by their first bytes and never by their name.
+"""What may be uploaded: pictures, films and sound, told by their first bytes, and never by what they say they are.
 
 A file that says it is one thing and is another is refused: whoever made it was mistaken or wants something. SVG is
 refused because it is a program: it can hold scripts and fetch other files.
@@ -69,6 +69,7 @@ _M4A = MediaType("audio/mp4", "audio", "m4a")
 _AAC = MediaType("audio/aac", "audio", "aac")
 TYPES = tuple(each.name for each in (_PNG, _JPEG, _GIF, _WEBP, _AVIF, _MP4, _WEBM, _MP3, _WAV, _OGG, _FLAC, _M4A, _AAC))
 """What a file that is kept may be."""
+_SOUNDS = (".m4a", ".m4b")
 _BRANDS = {
     **dict.fromkeys((b"avif", b"avis"), _AVIF),
     **dict.fromkeys((b"M4A ", b"M4B "), _M4A),
@@ -128,6 +129,8 @@ def check_type(head: bytes, *, name: str, declared: str | None) -> MediaType:
             "Ogg, FLAC, M4A or AAC"
         )
     said = (declared or "").partition(";")[0].strip().lower()
+    if found is _MP4 and (_ALIASES.get(said, said) == _M4A.name or name.lower().endswith(_SOUNDS)):
+        found = _M4A  # both are boxes of one kind, and what is in them is told further on
     if said not in _UNSAID and _ALIASES.get(said, said) != found.name:
         raise UnsupportedType(
             f"{name!r} says it is {said} and is {found.name}; send it as what it is",

@@ -182,11 +182,19 @@ def test_nobody_else_may_look_at_or_change_what_is_kept(root: Path, tmp_path: Pa
 
 def test_no_more_is_copied_than_is_kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shaders, "MAX_BYTES", 10 << 20)
+    copied, usual = 0, os.replace
+
+    def counted(source: str, target: Path) -> None:
+        nonlocal copied
+        copied += 1
+        usual(source, target)
+
+    monkeypatch.setattr(os, "replace", counted)
     for number in range(100):
         with left(tmp_path, f"ab/{number:038x}").open("wb") as file:
             file.truncate(1 << 20)  # a hole, which costs nothing
     cache().take(tmp_path)
-    assert len(kept(root)) == 10
+    assert len(kept(root)) == copied == 10
 
 
 def test_the_oldest_go_where_there_are_too_many(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

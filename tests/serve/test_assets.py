@@ -77,6 +77,12 @@ def test_sounds_are_told_by_their_bytes(extension: str, name: str, tmp_path: Pat
     assert wav is not None and wav.name == "audio/wav"
 
 
+@pytest.mark.parametrize(("name", "declared"), [("a", "audio/mp4"), ("a.m4a", None), ("A.M4A", "audio/x-m4a")])
+def test_sound_in_the_box_of_a_film_is_a_sound(name: str, declared: str | None) -> None:
+    head = b"\x00\x00\x00\x18ftypmp42"
+    assert check_type(head, name=name, declared=declared).name == "audio/mp4"
+
+
 @pytest.mark.parametrize("extension", ["mp4", "webm"])
 def test_films_are_told_by_their_bytes(extension: str, tmp_path: Path) -> None:
     found = sniff(film(extension, tmp_path)[:SNIFF_BYTES])
@@ -95,7 +101,7 @@ def test_films_are_told_by_their_bytes(extension: str, tmp_path: Path) -> None:
         (b"MZ\x90\x00", "application/octet-stream", "no picture, film or sound"),
         (b"<html>", "text/html", "no picture, film or sound"),
         (b"RIFF\x00\x00\x00\x00AVI ", "audio/wav", "no picture, film or sound"),
-        (b"\x00\x00\x00\x18ftypisom", "audio/mp4", "says it is audio/mp4 and is video/mp4"),
+        (b"\x00\x00\x00\x18ftypisom", "audio/mpeg", "says it is audio/mpeg and is video/mp4"),
         (b"\x00\x00\x00\x14ftypqt  ", "video/quicktime", "no picture, film or sound"),
         (b"\x1a\x45\xdf\xa3\x93\x42\x82\x88matroska", "video/x-matroska", "no picture, film or sound"),
     ],

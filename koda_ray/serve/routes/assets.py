@@ -1,4 +1,4 @@
-"""Pictures and sound that a person brings: checked, stored, and then known to the agents by id."""
+"""Pictures, films and sound that a person brings: checked, stored, and then known to the agents by id."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ OwnAsset = Annotated[AssetRecord, Depends(_own_asset)]
     responses=responses(401, 404, 413, 415, 422, 429),
 )
 async def upload_asset(
-    file: Annotated[UploadFile, File(description="PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC")],
+    file: Annotated[
+        UploadFile, File(description="PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, WAV, Ogg, FLAC, M4A or AAC")
+    ],
     user: User,
     deps: Deps,
     session_id: Annotated[

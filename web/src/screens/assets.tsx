@@ -88,7 +88,7 @@ export function Assets() {
           <Dropped isOver={isOver}>
             <UploadIcon aria-hidden className="mx-auto size-7 text-muted opacity-60" />
             <p className="mt-4 font-medium">Drop pictures, films and sounds here, or paste them</p>
-            <p className="mt-1 text-sm text-muted">PNG, JPEG, GIF, WebP, AVIF, MP3, WAV, Ogg, FLAC, M4A or AAC</p>
+            <p className="mt-1 text-sm text-muted">PNG, JPEG, GIF, WebP, AVIF, MP4, WebM, MP3, WAV, Ogg, FLAC, M4A or AAC</p>
           </Dropped>
         )}
         {found.data && found.data.length > 0 && (
