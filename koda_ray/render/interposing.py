@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import shutil
 import tempfile
 from dataclasses import replace
@@ -21,7 +20,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.frames import RAW_QUALITY, Interposer, interposer_digest, interposer_source
 from koda_ray.render.graphics import Graphics
-from koda_ray.render.isolation import own_folder
+from koda_ray.render.isolation import own_folder, write_whole
 from koda_ray.render.page import LoadedPage, PageSetup
 
 __all__ = ["find_interposer"]
@@ -65,19 +64,12 @@ async def find_interposer(binary: Path, graphics: Graphics) -> Interposer:
     except _Trouble as trouble:  # another time it may work: nothing is kept
         return Interposer(None, str(trouble))
     kept = made.why.encode() if made.library is None else made.library
-    await asyncio.to_thread(_keep, refused if made.library is None else library, kept)
+    await asyncio.to_thread(write_whole, refused if made.library is None else library, kept)
     return made
 
 
 class _Trouble(Exception):
     """It could not be compiled, or not be tried."""
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, also where others write it too."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(data)
-    os.replace(file.name, path)
 
 
 async def _make(compiler: str, binary: Path, graphics: Graphics) -> Interposer:

@@ -38,6 +38,7 @@ __all__ = [
     "refusal",
     "sweep_dead_folders",
     "trial_arguments",
+    "write_whole",
 ]
 
 NOBODY = 65534
@@ -358,6 +359,18 @@ def own_folder(name: str) -> Path:
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         raise Missing(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
     return folder
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, also where others write it too; nothing of one that fails stays."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _root() -> Path:

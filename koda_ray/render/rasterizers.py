@@ -12,8 +12,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -36,7 +34,7 @@ from koda_ray.render.graphics import (
     lavapipe_driver,
     software_graphics,
 )
-from koda_ray.render.isolation import own_folder
+from koda_ray.render.isolation import own_folder, write_whole
 from koda_ray.render.page import LoadedPage, PageSetup
 
 __all__ = ["Measured", "choose_rasterizer", "fastest", "measure_rasterizers"]
@@ -92,7 +90,7 @@ async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
     if not drawn.answered:  # another time it may answer: nothing is kept, and nothing else drawn with meanwhile
         return None
     no = drawn.wrong or rasterizer.stranger(drawn.renderer)
-    await asyncio.to_thread(_keep, kept, no or "")
+    await asyncio.to_thread(write_whole, kept, (no or "").encode())
     return no
 
 
@@ -105,13 +103,6 @@ def _kept_at(binary: Path, rasterizer: Rasterizer) -> Path:
         identity = str(binary)
     told = json.dumps([identity, graphics_libraries(), rasterizer.flags, rasterizer.environment])
     return own_folder("koda-rasterizers") / hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
-def _keep(path: Path, words: str) -> None:
-    """Write a file whole or not at all, also where others write it too."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(words)
-    os.replace(file.name, path)
 
 
 # --- measuring ----------------------------------------------------------------------------------------------------

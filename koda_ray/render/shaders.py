@@ -17,14 +17,14 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from koda_ray.render.graphics import Graphics, graphics_libraries
-from koda_ray.render.isolation import own_folder
+from koda_ray.render.isolation import own_folder, write_whole
 
 __all__ = ["ShaderCache", "shader_environment"]
 
@@ -78,7 +78,9 @@ class ShaderCache:
         target = folder / _FOLDER
         _make(target, owner)
         kept = self._kept()
-        for name, data in _files(kept.parent, kept.name):
+        for name, read in _files(kept.parent, kept.name):
+            if (data := read()) is None:
+                continue
             path = target / name
             if not path.parent.is_dir():
                 _make(path.parent, owner)
@@ -97,15 +99,15 @@ class ShaderCache:
         kept = self._kept()
         known = {name for name, _ in _files(kept.parent, kept.name)}
         fresh, taken = False, 0
-        for name, data in _files(folder, _FOLDER):
-            if not data or name in known:
+        for name, read in _files(folder, _FOLDER):
+            if name in known or not (data := read()):
                 continue
             taken += len(data)
             if taken > MAX_BYTES:
                 break
             for each in (kept, (kept / name).parent):
                 each.mkdir(mode=0o700, exist_ok=True)
-            _write(kept / name, data)
+            write_whole(kept / name, data)
             fresh = True
         if fresh:
             _thin(kept)
@@ -128,34 +130,21 @@ def _make(folder: Path, owner: os.stat_result) -> None:
     os.chown(folder, owner.st_uid, owner.st_gid)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, also where others write it too."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _files(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """Read the files of a cache, as far as they are named like Mesa's; whoever wrote it may have been anybody.
+def _files(folder: Path, name: str) -> Iterator[tuple[str, Callable[[], bytes | None]]]:
+    """List a cache's files that are named like Mesa's, each with what reads it; whoever wrote it may have been anybody.
 
     Links are followed nowhere on the way, since each folder is opened from the one before it.
     """
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-        cache = _opened(stack, name, stack.enter_context(_descriptor(folder)))
+        cache = stack.enter_context(_descriptor(name, stack.enter_context(_descriptor(folder))))
         left = [_MAX_SEEN]
         for group in _names(cache, left):
             if not _GROUP.fullmatch(group):
                 continue
-            with contextlib.ExitStack() as inside, contextlib.suppress(OSError):
-                here = _opened(inside, group, cache)
+            with contextlib.suppress(OSError), _descriptor(group, cache) as here:
                 for file in _names(here, left):
-                    if _FILE.fullmatch(file) and (data := _read(file, here)) is not None:
-                        yield f"{group}/{file}", data
+                    if _FILE.fullmatch(file):
+                        yield f"{group}/{file}", partial(_read, file, here)
 
 
 def _names(folder: int, left: list[int]) -> Iterator[str]:
@@ -175,10 +164,6 @@ def _descriptor(folder: Path | str, within: int | None = None) -> Generator[int]
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _opened(stack: contextlib.ExitStack, name: str, within: int) -> int:
-    return stack.enter_context(_descriptor(name, within))
 
 
 def _read(name: str, within: int) -> bytes | None:
