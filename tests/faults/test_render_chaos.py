@@ -1,4 +1,4 @@
-"""One video on a cluster of several nodes, while its processes and its nodes are killed at random."""
+"""One video on a cluster of several nodes, while its processes, its nodes and the head are killed at random."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
-from ray._private.ray_constants import PROCESS_TYPE_RAYLET
+from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET
 from ray.cluster_utils import Cluster
 
 from koda_ray.render.isolation import sweep_dead_folders
@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-KILLS = int(os.environ.get("KODA_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("KODA_TEST_KILLS", "7"))
 """How many kills one video survives; more take longer: 50 take about five minutes."""
 SEED = int(os.environ.get("KODA_TEST_SEED", "1"))
 LIMIT_S = 300 + 30 * KILLS
@@ -54,8 +54,12 @@ VICTIMS: dict[str, Callable[[str], bool]] = {
 }
 
 
+AWAY_S = 2.0
+"""How long the head is away when it is killed."""
+
+
 class Nodes:
-    """A head without browsers, and two nodes with one each, which may be killed and replaced."""
+    """A head without browsers that writes down what it knows, and two nodes with one each; all may be killed."""
 
     def __init__(self, folder: str) -> None:
         self._cluster: Any = Cluster(
@@ -83,6 +87,15 @@ class Nodes:
     def shutdown(self) -> None:
         self._cluster.shutdown()
 
+    async def kill_head(self) -> None:
+        """Kill what the cluster knows itself by, and start it again a while later with what it had written down."""
+        head = self._cluster.head_node
+        head.kill_gcs_server()
+        await asyncio.sleep(AWAY_S)
+        head.start_gcs_server()
+        for server in head.all_processes[PROCESS_TYPE_GCS_SERVER]:
+            leaks.adopt(server.process.pid)
+
     def _add(self) -> Any:
         return self._cluster.add_node(num_cpus=1, resources={CHROMIUM_RESOURCE: 1}, object_store_memory=10**8)
 
@@ -92,9 +105,13 @@ def nodes() -> Iterator[Nodes]:
     folder = ray_folder.make()
     address = Path(tempfile.gettempdir(), "ray")  # where a head writes its address down
     address.mkdir(exist_ok=True)
-    cluster = Nodes(folder)
-    yield cluster
-    cluster.shutdown()
+    keeps = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": f"{folder}/gcs"}
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {**keeps, "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}.items():
+            environment.setenv(name, value)
+        cluster = Nodes(folder)
+        yield cluster
+        cluster.shutdown()
     ray_folder.remove(folder)
     shutil.rmtree(address)
 
@@ -198,7 +215,7 @@ async def test_killed_at_random_the_video_is_finished_and_the_same(
     running = asyncio.create_task(coordinator.run())
     try:
         async with asyncio.timeout(LIMIT_S):
-            kinds = [*VICTIMS, "coordinator", "node"]
+            kinds = [*VICTIMS, "coordinator", "node", "head"]
             while not running.done() and len(struck) < KILLS:
                 seen = coordinator.moves
                 while coordinator.moves == seen and not running.done():  # the job is at work
@@ -209,6 +226,9 @@ async def test_killed_at_random_the_video_is_finished_and_the_same(
                     hit = coordinator.kill()
                 elif kind == "node":
                     nodes.replace(chance.randrange(2))  # Ray wants the main thread for it
+                    hit = True
+                elif kind == "head":
+                    await nodes.kill_head()
                     hit = True
                 else:
                     hit = strike(VICTIMS[kind], chance)
