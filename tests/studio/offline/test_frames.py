@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import colorsys
 import hashlib
 import io
@@ -110,6 +111,40 @@ async def shoot(
         return pictures
     finally:
         await page.close()
+
+
+async def passes_of(browser: Browser, film: Bundle, width: int, height: int) -> tuple[int, int]:
+    """(frames that were composited, passes that it took) while some are shown at a size."""
+    names: list[str] = []
+    over = asyncio.Event()
+    connection = browser.connection
+    connection.on("Tracing.dataCollected", lambda told: names.extend(each.get("name", "") for each in told["value"]))
+    connection.on("Tracing.tracingComplete", lambda _: over.set())
+    page = await LoadedPage.open(browser, film, PageSetup(width=width, height=height, seed=1, entry="index.html"))
+    try:
+        await page.wait_ready(60)
+        await page.go(0, FPS)
+        await page.picture(image="png")
+        await connection.send("Tracing.start", {"traceConfig": {"includedCategories": ["viz"]}})
+        for frame in range(10, 15):
+            await page.go(frame, FPS)
+            await page.picture(image="png")
+        await connection.send("Tracing.end")
+        async with asyncio.timeout(60):
+            await over.wait()
+    finally:
+        await page.close()
+    return names.count("DirectRenderer::DrawFrame"), names.count("DirectRenderer::DrawRenderPass")
+
+
+@pytest.mark.full
+async def test_a_scaled_picture_of_a_canvas_and_what_is_over_it_takes_no_pass_more(
+    films: Mapping[str, Bundle], browser: Browser
+) -> None:
+    """Drawn at the design's size first and then scaled, a frame of 640x360 costs half as much again."""
+    as_designed = await passes_of(browser, films["ball"], 1920, 1080)
+    assert as_designed[0] >= 5
+    assert await passes_of(browser, films["ball"], 640, 360) == as_designed
 
 
 def first_red_then_blue(path: Path) -> None:
