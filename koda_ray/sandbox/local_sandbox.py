@@ -26,6 +26,7 @@ from koda_ray.sandbox.base import (
     Terminal,
 )
 from koda_ray.sandbox.command_policy import check_command
+from koda_ray.sandbox.decoys import DECOYS
 from koda_ray.sandbox.doorway import Doors, write_address
 from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.invocation import Invocation
@@ -107,7 +108,7 @@ class LocalSandbox:
             ),
             filled=self._filled,
         )
-        self._besides = tuple(TreeReader(disk / name) for name in (TERMINALS, BAITED, TRIGGERS))
+        self._besides = tuple(TreeReader(disk / name) for name in (TERMINALS, BAITED, TRIGGERS, DECOYS))
         self._processes = LocalProcesses(
             record, disk=disk, walls=walls, way_out=way_out, filled=self._filled, check_open=self._check_open
         )

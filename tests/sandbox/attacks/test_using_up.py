@@ -13,7 +13,7 @@ from koda_ray.sandbox.docker_sandbox import DockerSandbox
 from koda_ray.sandbox.reading import MAX_ENTRIES
 from tests.sandbox.attacks.doing import perl, sh
 from tests.sandbox.begun import timed_out
-from tests.sandbox.conftest import MB, AnySandbox, gvisor_too
+from tests.sandbox.conftest import MB, AnySandbox, database_of, gvisor_too
 from tests.sandbox.refusals import refusals
 
 pytestmark = pytest.mark.sandbox
@@ -192,6 +192,19 @@ async def test_a_disk_is_not_filled_where_nobody_looks(
         used = re.search(r"(\d+) MB are used, 64 MB are allowed", error.message)
         assert used is not None and 64 <= int(used[1]) <= 80, error.message  # it may look before the last is written
         assert refusals(capsys, sandbox.id) == {"limit"}
+    assert (await sh(sandbox, "echo alive")) == (0, "alive\n")
+
+
+async def test_a_disk_is_not_filled_where_the_database_would_be(
+    sandbox: AnySandbox, boxes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What stands there belongs to who started the sandbox: one that runs as the same user may write it."""
+    fill = f"head -c 40000000 /dev/zero > {database_of(boxes)} && head -c 40000000 /dev/zero > public/big && sleep 60"
+    try:
+        assert (await sh(sandbox, fill))[0] != 0, "it has 64 MB, and took 80"
+    except QuotaExceeded as error:  # the watchdog's way of saying it
+        assert error.context["limit"] == "disk"
+    refusals(capsys, sandbox.id)
     assert (await sh(sandbox, "echo alive")) == (0, "alive\n")
 
 
