@@ -18,11 +18,11 @@ const USED = 'a, button, input, textarea, select, video, summary, label, .koda-r
 
 export function AnimationNode({ id, data, selected }: NodeParts) {
   const kept = data as AnimationData;
-  const { koda } = useAround();
+  const { koda, change: keep } = useAround();
   const { updateNodeData } = useReactFlow();
   const edges = useNodeConnections({ id, handleType: 'target' });
   const given = useGiven(id, edges, useNodesData<Node<NodeData>>(edges.map(({ source }) => source)));
-  const change = useCallback((what: Partial<AnimationData>) => updateNodeData(id, what), [id, updateNodeData]);
+  const change = useCallback((what: Partial<AnimationData>) => (keep ?? updateNodeData)(id, what), [id, keep, updateNodeData]);
   const isFar = useStore(({ transform }) => transform[2] < READABLE_ZOOM);
   const where = useWhere(kept.sessionId);
   const { sessionId, collapsed = false } = kept;
@@ -59,7 +59,7 @@ export function AnimationNode({ id, data, selected }: NodeParts) {
           <Poster sessionId={sessionId} words={where.words} />
         ) : (
           <div className="koda-body nodrag nopan nowheel nokey">
-            <AnimationScreen data={kept} change={change} given={given} />
+            <AnimationScreen id={id} data={kept} change={change} given={given} />
           </div>
         ))}
     </article>

@@ -1,5 +1,5 @@
 /** The animation node: the screens of a session in a frame with sockets, wherever it is shown. */
-import { useEffect, useRef } from 'react';
+import { useEffect, useId, useRef } from 'react';
 import { animationGeneratorPlugin } from './animation-generator';
 import { type Given, useSeen } from './context';
 import { Idle } from './idle';
@@ -9,15 +9,18 @@ import { Screen } from './screens';
 import { mood, type Mood, type NodeSession, phaseWords } from './session';
 
 interface Props {
+  /** Its node's, so that what is begun in it is begun once, however often it is drawn anew. */
+  id?: string;
   data: AnimationData;
   change: (what: Partial<AnimationData>) => void;
   given: readonly Given[];
 }
 
 /** The inside of an animation node, without a canvas around it: for lists, and for other frames. */
-export function AnimationScreen({ data, change, given }: Props) {
+export function AnimationScreen({ id, data, change, given }: Props) {
+  const own = useId();
   const seen = useSeen(data.sessionId);
-  if (data.sessionId === undefined) return <Idle data={data} change={change} given={given} settings={animationGeneratorPlugin.settings} />;
+  if (data.sessionId === undefined) return <Idle id={id ?? own} data={data} change={change} given={given} settings={animationGeneratorPlugin.settings} />;
   if (seen.gone)
     return (
       <div className="koda-screen">

@@ -8,13 +8,23 @@ import { type Edge, handleOf, type Value } from './values';
 interface Around {
   koda: Koda;
   registry: Registry;
+  change: ((nodeId: string, what: Partial<NodeData>) => void) | undefined;
+}
+
+interface Props {
+  koda: Koda;
+  /** Where it is not the page's own. */
+  registry?: Registry;
+  /** Changes what is kept of a node; left out, React Flow does, as long as the node is drawn. */
+  change?: Around['change'];
+  children: ReactNode;
 }
 
 const Context = createContext<Around | undefined>(undefined);
 
-/** Give the nodes of a canvas their server, and the registry where it is not the page's own. */
-export function KodaProvider({ koda, registry: known = registry, children }: { koda: Koda; registry?: Registry; children: ReactNode }) {
-  const around = useMemo(() => ({ koda, registry: known }), [koda, known]);
+/** Give the nodes of a canvas their server, their registry, and what keeps them. */
+export function KodaProvider({ koda, registry: known = registry, change, children }: Props) {
+  const around = useMemo(() => ({ koda, registry: known, change }), [koda, known, change]);
   return <Context.Provider value={around}>{children}</Context.Provider>;
 }
 

@@ -1,5 +1,5 @@
 /** A node in which nothing was begun yet: what should move, how, and with what. */
-import { type KeyboardEvent, useId, useRef, useState } from 'react';
+import { type KeyboardEvent, useId, useSyncExternalStore } from 'react';
 import { useAround } from './context';
 import type { Given } from './context';
 import { newKey, Problem } from './http';
@@ -8,29 +8,24 @@ import type { PluginSetting } from './plugin';
 import { type AnimationData, askedFor, filesOf, requestOf } from './request';
 
 interface Props {
+  id: string;
   data: AnimationData;
   change: (what: Partial<AnimationData>) => void;
   given: readonly Given[];
   settings: readonly PluginSetting[];
 }
 
-export function Idle({ data, change, given, settings }: Props) {
+export function Idle({ id, data, change, given, settings }: Props) {
   const { koda, registry } = useAround();
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem>();
-  const now = useRef(data);
-  now.current = data;
+  const { busy, problem } = useSyncExternalStore(koda.makings.watch, () => koda.makings.of(id));
   const body = requestOf(data, given);
   const files = filesOf(given);
   const wordsCome = given.some(({ handle }) => handle === 'prompt');
   const styled = given.find(({ handle }) => handle === 'style');
   const make = async () => {
-    if (busy || !body.prompt) return;
-    setBusy(true);
-    setProblem(undefined);
     const asked = askedFor(body, files);
     try {
-      let { sent } = now.current;
+      let { sent } = data;
       if (sent?.asked !== asked) {
         const assetIds = [];
         for (const { source, sourceHandle } of files) assetIds.push(await assetOf(source, sourceHandle));
@@ -39,13 +34,14 @@ export function Idle({ data, change, given, settings }: Props) {
       }
       const sessionId = await koda.create(sent.body, sent.key);
       change({ sessionId, sent: undefined });
+      return undefined;
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (error.status >= 400 && error.status < 500) change({ sent: undefined });
-      setProblem(error);
-      setBusy(false);
+      return error;
     }
   };
+  const begin = () => body.prompt && void koda.makings.begin(id, make);
   const assetOf = async (source: string, handle: string) => {
     const from = given.find((each) => each.source === source && each.sourceHandle === handle);
     const entry = from?.plugin === undefined ? undefined : registry.get(from.plugin);
@@ -53,14 +49,14 @@ export function Idle({ data, change, given, settings }: Props) {
     return (await entry.stored?.(handle, from.data, koda)) ?? koda.upload(await entry.file(handle, from.data, koda));
   };
   const keys = (event: KeyboardEvent) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void make();
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) begin();
   };
   return (
     <form
       className="koda-screen"
       onSubmit={(event) => {
         event.preventDefault();
-        void make();
+        begin();
       }}
     >
       {wordsCome ? (

@@ -1,5 +1,6 @@
 /** A koda server as nodes use it: requests, one stream of events for all of them, and what is known of their sessions. */
 import { ask, type Ask, commandKey } from './http';
+import { Makings } from './makings';
 import type { NodeSession } from './session';
 import { Sessions } from './sessions';
 import { Stream } from './stream';
@@ -33,6 +34,7 @@ export class Koda {
   readonly base: string;
   readonly stream: Stream;
   readonly sessions: Sessions;
+  readonly makings = new Makings();
   readonly studio: (sessionId: string) => string;
   readonly open: (sessionId: string) => void;
   /** What is being typed, by its place: a node that is out of sight for a while keeps it. */

@@ -97,3 +97,14 @@ test('what is gone is not asked for again, and a server that is away is', async 
   await vi.advanceTimersByTimeAsync(10_000);
   expect(told.reads).toBe(reads);
 });
+
+test('one that was deleted and is back is shown and followed again', async () => {
+  const { told, sessions } = server();
+  sessions.watch('ses_1', () => {});
+  await vi.advanceTimersByTimeAsync(10);
+  told.hear?.(event('gone'));
+  told.seq = 4;
+  sessions.reread('ses_1');
+  await vi.advanceTimersByTimeAsync(200);
+  expect([sessions.seen('ses_1').gone, sessions.seen('ses_1').session?.seq, told.followed]).toEqual([false, 4, [1, 4]]);
+});

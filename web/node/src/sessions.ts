@@ -77,7 +77,7 @@ export class Sessions {
     try {
       const session = await this.read(id);
       if ((one.seen.session?.seq ?? -1) > session.seq) return; // an older answer came later
-      this.show(one, { session, problem: undefined });
+      this.show(one, { session, problem: undefined, gone: false }); // one that was deleted may be back
       if (!one.follows && one.watchers.size > 0) one.follows = this.stream.follow(id, session.seq, (event) => this.hear(one, event));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
