@@ -4,6 +4,7 @@ import { lazy, Suspense, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
+import { uploads } from './api/uploads';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
@@ -58,6 +59,7 @@ function Studio() {
   if (login.error?.status === 401) return <SignIn />;
   const signOut = async () => {
     await ask('/v1/login', { method: 'DELETE' });
+    uploads.close();
     client.clear();
     window.location.assign('/');
   };

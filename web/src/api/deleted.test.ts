@@ -36,6 +36,8 @@ describe('Deletions', () => {
 
   it('has it back once the deletion has reached the server, and not before', async () => {
     const { deletions, client, asked, answer } = server();
+    const back: string[] = [];
+    deletions.hear((id) => back.push(id));
     void deletions.remove(BALL, client);
     const undone = deletions.undo(BALL.id, client);
     await new Promise((done) => setTimeout(done));
@@ -44,7 +46,7 @@ describe('Deletions', () => {
     expect(asked.at(-1)).toBe('POST /v1/sessions/ses_1/restore');
     expect(deletions.isHidden(BALL.id)).toBe(true); // as it is not in any list yet
     await answer();
-    expect(await undone).toBe(true);
+    expect([await undone, back]).toEqual([true, [BALL.id]]);
     expect([deletions.isHidden(BALL.id), deletions.shown, deletions.said]).toEqual([false, [], 'It is back: A ball']);
   });
 

@@ -35,6 +35,7 @@ export class Deletions {
   private readonly hidden = new Set<string>();
   private readonly sent = new Map<string, Promise<unknown>>();
   private readonly watchers = new Set<() => void>();
+  private readonly hearers = new Set<(id: string) => void>();
 
   constructor(private readonly ask: Ask) {}
 
@@ -42,6 +43,11 @@ export class Deletions {
     this.watchers.add(told);
     return () => this.watchers.delete(told);
   };
+
+  /** Hear of each that is back. */
+  hear(heard: (id: string) => void): void {
+    this.hearers.add(heard);
+  }
 
   isHidden = (id: string): boolean => this.hidden.has(id);
 
@@ -91,6 +97,7 @@ export class Deletions {
     }
     this.sent.delete(id);
     this.hidden.delete(id);
+    for (const heard of this.hearers) heard(id);
     await client.invalidateQueries({ queryKey: SESSIONS });
     this.show(this.without(id), `It is back: ${title}`);
     return true;

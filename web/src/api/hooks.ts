@@ -3,6 +3,7 @@ import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { paced } from '../../node/src/pace';
 import type { Progress } from '../../node/src/session';
 import { ask, Problem, type Schemas, type SessionView } from './client';
+import { ownedBy } from './owner';
 import { stream } from './stream';
 
 export const LOGIN = ['login'];
@@ -14,7 +15,15 @@ const RENEWED_BEFORE_MS = 60_000;
 const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
 
 export function useLogin() {
-  return useQuery<Schemas['LoginView'], Problem>({ queryKey: LOGIN, queryFn: () => ask('/v1/login'), retry: false });
+  return useQuery<Schemas['LoginView'], Problem>({
+    queryKey: LOGIN,
+    queryFn: async () => {
+      const login = await ask<Schemas['LoginView']>('/v1/login');
+      ownedBy(login.user); // before anything of another person's could be shown
+      return login;
+    },
+    retry: false,
+  });
 }
 
 export function useLink() {

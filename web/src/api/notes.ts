@@ -80,6 +80,15 @@ export class Notes {
   }
 }
 
+const all = new Map<string, Notes>();
+
+/** The notes of a session, the same ones each time: a picture that is stored later finds its note, wherever one is by then. */
+export function notesOf(sessionId: string): Notes {
+  const there = all.get(sessionId) ?? new Notes(sessionId);
+  all.set(sessionId, there);
+  return there;
+}
+
 function read(kept: string | null): Draft[] {
   try {
     const found = JSON.parse(kept ?? '[]') as unknown;

@@ -1,36 +1,68 @@
 /**
- * Files on their way to the server: two at a time, each with how far it is and what became of it.
+ * Files on their way to the server: how far each is, and what became of it.
  *
- * A request of `XMLHttpRequest`, since `fetch` does not tell how much has been sent.
+ * They are the page's and no screen's: whoever leaves the one where a file was brought finds it there again, and hears of
+ * what was not taken wherever they are by then. A request of `XMLHttpRequest`, since `fetch` does not tell how much was sent.
  */
+import { useMemo, useSyncExternalStore } from 'react';
 import { Problem, type Schemas } from './client';
+import { atChange } from './owner';
 
 type Asset = Schemas['AssetView'];
 
-export interface Upload {
+/** Where a file was brought. */
+export interface Where {
+  /** The address of that screen. */
+  at: string;
+  /** The node of a canvas that it goes into. */
+  into?: string;
+}
+
+export interface Upload extends Where {
   readonly key: number;
   readonly name: string;
   readonly size: number;
   /** Of it that is sent, 0 to 1. */
   readonly sent: number;
-  readonly state: 'waits' | 'goes' | 'refused';
+  /** One that rests is held back, as what it goes into is not there. */
+  readonly state: 'waits' | 'goes' | 'refused' | 'rests';
   /** Why it was not taken. */
-  readonly said?: string;
+  readonly said?: string | undefined;
+  /** Whether it was refused while somebody was elsewhere, and has not been told yet. */
+  readonly isUntold?: boolean;
+}
+
+/** How one ended. */
+export interface Ended {
+  upload: Upload;
+  /** Undefined where it was refused. */
+  asset?: Asset;
+  /** Whether somebody was elsewhere by then. */
+  isElsewhere: boolean;
 }
 
 type Send = (file: File, told: (sent: number) => void, signal: AbortSignal) => Promise<Asset>;
 
+interface Held {
+  file: File;
+  stop: AbortController;
+  stored: (asset: Asset) => void;
+}
+
+/** So many of one screen go at a time, and of all screens: a prompt's picture does not wait for all films of another one. */
 const AT_ONCE = 2;
+const MOST_AT_ONCE = 3;
 
 export class Uploads {
   list: readonly Upload[] = [];
-  private readonly held = new Map<number, { file: File; stop: AbortController }>();
+  private readonly held = new Map<number, Held>();
   private readonly watchers = new Set<() => void>();
+  private readonly hearers = new Set<(ended: Ended) => void>();
   private next = 1;
 
   constructor(
-    private readonly stored: (asset: Asset) => void,
     private readonly send: Send = sendFile,
+    private readonly here = () => window.location.pathname,
   ) {}
 
   watch = (told: () => void): (() => void) => {
@@ -38,21 +70,45 @@ export class Uploads {
     return () => this.watchers.delete(told);
   };
 
-  add(files: Iterable<File>): void {
+  /** Hear of each that ends. */
+  hear(heard: (ended: Ended) => void): () => void {
+    this.hearers.add(heard);
+    return () => this.hearers.delete(heard);
+  }
+
+  get areUnderWay(): boolean {
+    return this.list.some(isUnderWay);
+  }
+
+  /** Send files; `stored` gets each, wherever somebody is by then. Returns their keys. */
+  add(files: Iterable<File>, { at, into }: Where, stored: (asset: Asset) => void = () => {}): number[] {
+    const added: Upload[] = [];
     for (const file of files) {
       const key = this.next++;
-      this.held.set(key, { file, stop: new AbortController() });
-      this.say([...this.list, { key, name: file.name, size: file.size, sent: 0, state: 'waits' }]);
+      this.held.set(key, { file, stop: new AbortController(), stored });
+      added.push({ key, name: file.name, size: file.size, sent: 0, state: 'waits', at, ...(into === undefined ? {} : { into }) });
     }
+    this.say([...this.list, ...added]);
+    this.go();
+    return added.map(({ key }) => key);
+  }
+
+  /** Send one again that was not taken, or rests. */
+  again(key: number): void {
+    const held = this.held.get(key);
+    const state = this.found(key)?.state;
+    if (!held || (state !== 'refused' && state !== 'rests')) return;
+    held.stop = new AbortController();
+    this.put(key, { state: 'waits', sent: 0, said: undefined, isUntold: false });
     this.go();
   }
 
-  /** Send one again that was not taken. */
-  again(key: number): void {
-    const held = this.held.get(key);
-    if (!held || this.list.find((each) => each.key === key)?.state !== 'refused') return;
-    held.stop = new AbortController();
-    this.put(key, { state: 'waits', sent: 0, said: undefined });
+  /** Hold one back, until it is sent again. */
+  rest(key: number): void {
+    const state = this.found(key)?.state;
+    if (state === undefined || state === 'rests') return;
+    this.held.get(key)?.stop.abort();
+    this.put(key, { state: 'rests', sent: 0, said: undefined, isUntold: false });
     this.go();
   }
 
@@ -65,12 +121,23 @@ export class Uploads {
   }
 
   close(): void {
-    for (const { key } of this.list) this.drop(key);
+    for (const { stop } of this.held.values()) stop.abort();
+    this.held.clear();
+    this.say([]);
+  }
+
+  /** Somebody knows of those that were refused at a screen, or of one of them. */
+  told(of: string | number): void {
+    const isNews = (each: Upload) => each.isUntold && (each.at === of || each.key === of);
+    if (this.list.some(isNews)) this.say(this.list.map((each) => (isNews(each) ? { ...each, isUntold: false } : each)));
   }
 
   private go(): void {
-    const room = AT_ONCE - this.list.filter(({ state }) => state === 'goes').length;
-    for (const { key } of this.list.filter(({ state }) => state === 'waits').slice(0, Math.max(0, room))) void this.one(key);
+    for (const { key, at } of this.list.filter(({ state }) => state === 'waits')) {
+      const going = this.list.filter(({ state }) => state === 'goes');
+      if (going.length >= MOST_AT_ONCE) return;
+      if (going.filter((each) => each.at === at).length < AT_ONCE) void this.one(key);
+    }
   }
 
   private async one(key: number): Promise<void> {
@@ -81,23 +148,62 @@ export class Uploads {
     try {
       const asset = await this.send(held.file, (sent) => signal.aborted || this.put(key, { sent }), signal);
       if (signal.aborted) return;
-      this.stored(asset);
+      held.stored(asset);
+      this.end(key, asset);
       this.drop(key);
     } catch (error) {
       if (signal.aborted) return;
       this.put(key, { state: 'refused', said: error instanceof Error ? error.message : String(error) });
+      this.end(key);
       this.go();
     }
   }
 
-  private put(key: number, found: { [K in keyof Upload]?: Upload[K] | undefined }): void {
-    this.say(this.list.map((each) => (each.key === key ? ({ ...each, ...found } as Upload) : each)));
+  private end(key: number, asset?: Asset): void {
+    const isElsewhere = this.found(key)?.at !== this.here();
+    if (!asset) this.put(key, { isUntold: isElsewhere });
+    const upload = this.found(key);
+    if (upload) for (const heard of [...this.hearers]) heard({ upload, isElsewhere, ...(asset ? { asset } : {}) });
+  }
+
+  private found(key: number): Upload | undefined {
+    return this.list.find((each) => each.key === key);
+  }
+
+  private put(key: number, what: Partial<Upload>): void {
+    this.say(this.list.map((each) => (each.key === key ? { ...each, ...what } : each)));
   }
 
   private say(list: readonly Upload[]): void {
     this.list = list;
-    for (const told of this.watchers) told();
+    for (const told of [...this.watchers]) told();
   }
+}
+
+export function isUnderWay({ state }: Upload): boolean {
+  return state === 'waits' || state === 'goes';
+}
+
+/** How much of several is sent, 0 to 1. */
+export function sentOf(list: readonly Upload[]): number {
+  const size = list.reduce((sum, each) => sum + each.size, 0);
+  return size === 0 ? 0 : list.reduce((sum, each) => sum + each.sent * each.size, 0) / size;
+}
+
+/** The files of this page. */
+export const uploads = new Uploads();
+atChange(() => uploads.close());
+
+/** Whoever closes the page is asked first, for as long as files would be lost by it. */
+const asks = (event: BeforeUnloadEvent) => event.preventDefault();
+uploads.watch(() => {
+  if (uploads.areUnderWay) window.addEventListener('beforeunload', asks);
+  else window.removeEventListener('beforeunload', asks);
+});
+
+export function useUploads(at: string): readonly Upload[] {
+  const list = useSyncExternalStore(uploads.watch, () => uploads.list);
+  return useMemo(() => list.filter((each) => each.at === at), [list, at]);
 }
 
 /** The files that somebody drops or pastes; none where it is something else. */

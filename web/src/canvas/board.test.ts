@@ -65,6 +65,15 @@ test('undoing a move takes no session from a node', () => {
   expect(board.seen.nodes).toMatchObject([{ position: { x: 0, y: 0 }, data: { sessionId: 'ses_1' } }]);
 });
 
+test('what a removed node got meanwhile is there once it comes back', () => {
+  const id = board.add(film, { x: 0, y: 0 }, 420);
+  board.remove([id]);
+  board.change(id, { sessionId: 'ses_1' });
+  expect(board.seen.nodes).toEqual([]);
+  board.undo();
+  expect(board.seen.nodes).toMatchObject([{ data: { sessionId: 'ses_1' } }]);
+});
+
 test('moving by keys again and again is one step', () => {
   board.add(film, { x: 0, y: 0 }, 420);
   for (const x of [5, 10, 15]) {

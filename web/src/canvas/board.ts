@@ -115,9 +115,11 @@ export class Board {
     this.isGone = true;
   }
 
-  /** Change what a node holds. */
+  /** Change what a node holds, also of one that was removed and may come back. */
   change = (id: string, what: Partial<NodeData>): void => {
-    this.put({ nodes: this.seen.nodes.map((each) => (each.id === id ? { ...each, data: { ...each.data, ...what } as NodeData } : each)) });
+    const changed = <N extends KeptNode>(each: N): N => (each.id === id ? { ...each, data: { ...each.data, ...what } as NodeData } : each);
+    for (const past of [...this.before, ...this.after]) past.nodes = past.nodes.map(changed);
+    if (this.seen.nodes.some((each) => each.id === id)) this.put({ nodes: this.seen.nodes.map(changed) });
   };
 
   /** Put a node there, and choose it; returns its id. */
@@ -126,6 +128,11 @@ export class Board {
     const id = newKey().slice(0, 8);
     this.put({ nodes: [...this.seen.nodes.map(unselected), { ...drawn({ id, position, width, data }), selected: true }], edges: this.seen.edges.map(unselected) });
     return id;
+  }
+
+  /** Choose one node, and no others. */
+  choose(id: string): void {
+    this.show({ nodes: this.seen.nodes.map((each) => (each.id === id ? { ...each, selected: true } : unselected(each))), edges: this.seen.edges.map(unselected) });
   }
 
   /** Take away nodes, with their edges, and edges. */

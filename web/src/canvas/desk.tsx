@@ -5,38 +5,18 @@ import { titleOf } from '../../node/src/animation';
 import { useAround } from '../../node/src/context';
 import { Koda } from '../../node/src/koda';
 import type { AnimationData } from '../../node/src/request';
+import { deletions } from '../api/deleted';
 import { stream } from '../api/stream';
-import { Uploads } from '../api/uploads';
+import { uploads } from '../api/uploads';
 import { Board, type BoardNode } from './board';
 import { Canvases } from './canvases';
+import { Files } from './files';
 import type { Joints } from './joints';
 import type { AssetData } from './layout';
 
 export interface Open {
   board: Board;
   files: Files;
-}
-
-/** Files on their way into nodes. */
-export class Files {
-  private readonly held = new Map<string, Uploads>();
-
-  constructor(private readonly board: Board) {}
-
-  of(nodeId: string): Uploads {
-    const there = this.held.get(nodeId);
-    if (there) return there;
-    const made = new Uploads(({ id, name, mediaType }) => this.board.change(nodeId, { asset: { id, name, mediaType } } satisfies Partial<AssetData>));
-    this.held.set(nodeId, made);
-    return made;
-  }
-
-  /** Store a file for a node, in place of what it has. */
-  put(nodeId: string, file: File): void {
-    const uploads = this.of(nodeId);
-    for (const { key } of uploads.list) uploads.drop(key);
-    uploads.add([file]);
-  }
 }
 
 export class Desk {
@@ -47,6 +27,7 @@ export class Desk {
   constructor(user: string) {
     this.canvases = new Canvases(user);
     this.canvases.watch((id) => this.opened.get(id)?.board.reread());
+    deletions.hear((id) => this.koda.sessions.reread(id));
   }
 
   /** A canvas, the same one each time; undefined where nothing is kept of it. */
@@ -54,7 +35,7 @@ export class Desk {
     const there = this.opened.get(id);
     if (there ?? !this.canvases.has(id)) return there;
     const board = new Board(id, this.canvases);
-    const made = { board, files: new Files(board) };
+    const made = { board, files: new Files(board, uploads) };
     this.opened.set(id, made);
     return made;
   }
@@ -66,7 +47,9 @@ export class Desk {
   }
 
   remove(id: string): void {
-    this.opened.get(id)?.board.leave();
+    const there = this.opened.get(id);
+    there?.board.leave();
+    there?.files.close();
     this.opened.delete(id);
     this.canvases.remove(id);
   }

@@ -91,7 +91,7 @@ function Animation({ id, data }: { id: string; data: AnimationData }) {
         )}
       </header>
       <div className="koda-body">
-        <AnimationScreen data={data} change={(what) => board.change(id, what)} given={given} />
+        <AnimationScreen id={id} data={data} change={(what) => board.change(id, what)} given={given} />
         {comes.length > 0 && <p className="canvas-comes">Made with {comes.join(' · ')}</p>}
       </div>
     </>

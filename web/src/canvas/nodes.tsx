@@ -2,6 +2,7 @@
 import { FileUp, Music, RotateCcw, X } from 'lucide-react';
 import { type ComponentType, useId, useRef, useState, useSyncExternalStore } from 'react';
 import type { Schemas } from '../api/client';
+import { uploads } from '../api/uploads';
 import { animationGenerator } from '../../node/src/official';
 import { type Entry, type NodeData, type NodeParts, Registry } from '../../node/src/registry';
 import type { PluginBase } from '../../node/src/plugin';
@@ -72,8 +73,7 @@ function StyleBody({ id }: BodyParts) {
 function AssetBody({ id }: BodyParts) {
   const { files } = useCanvas();
   const data = useHeld(id);
-  const uploads = files.of(id);
-  const going = useSyncExternalStore(uploads.watch, () => uploads.list).at(-1);
+  const going = useSyncExternalStore(uploads.watch, () => files.of(id));
   const input = useRef<HTMLInputElement>(null);
   const asset = (data as AssetData | undefined)?.asset;
   return (
@@ -85,11 +85,11 @@ function AssetBody({ id }: BodyParts) {
             {going.said ? `${going.name}: ${going.said}` : going.name}
           </p>
           {going.state === 'refused' && (
-            <button type="button" className="koda-tool" aria-label={`Send ${going.name} again`} title="Again" onClick={() => uploads.again(going.key)}>
+            <button type="button" className="koda-tool" aria-label={`Send ${going.name} again`} title="Again" onClick={() => files.again(id)}>
               <RotateCcw aria-hidden className="koda-icon" />
             </button>
           )}
-          <button type="button" className="koda-tool" aria-label={going.state === 'refused' ? `Forget ${going.name}` : `Stop ${going.name}`} title="Leave it" onClick={() => uploads.drop(going.key)}>
+          <button type="button" className="koda-tool" aria-label={going.state === 'refused' ? `Forget ${going.name}` : `Stop ${going.name}`} title="Leave it" onClick={() => files.drop(id)}>
             <X aria-hidden className="koda-icon" />
           </button>
         </div>

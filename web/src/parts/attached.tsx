@@ -1,53 +1,24 @@
-import { Paperclip, X } from 'lucide-react';
-import { useEffect, useRef, useState } from 'react';
+import { Paperclip, RotateCcw, X } from 'lucide-react';
+import { useEffect, useRef } from 'react';
 import { ask, Problem, problemOf, type Schemas } from '../api/client';
+import { type Attached, composing } from '../api/composing';
+import { type Upload, uploads } from '../api/uploads';
 
-interface Attached {
-  name: string;
-  key: number;
-  id?: string;
-  problem?: string;
-  /** Whether it was there before, and stays when it is taken out here. */
-  stays?: boolean;
-}
+const SMALL = 'grid size-6 shrink-0 place-items-center rounded-md hover:bg-line';
 
-let keys = 0;
-
-/** Files that go with a prompt: stored as soon as they are chosen, named by their ids when it is sent. */
-export function useFiles() {
-  const [list, setList] = useState<Attached[]>([]);
-  const put = (key: number, found: Partial<Attached>) =>
-    setList((before) => before.map((each) => (each.key === key ? { ...each, ...found } : each)));
+/** Have the files go with a prompt that the page's address names. */
+export function useNamed() {
   useEffect(() => {
     let isOpen = true;
     for (const named of new URLSearchParams(window.location.search).getAll('asset'))
       ask<Schemas['AssetView']>(`/v1/assets/${encodeURIComponent(named)}`).then(
-        ({ id, name }) => isOpen && setList((before) => [...before, { key: (keys += 1), name, id, stays: true }]),
+        (asset) => isOpen && composing.name(asset),
         () => undefined, // it was deleted since the address was made
       );
     return () => {
       isOpen = false;
     };
   }, []);
-  return {
-    list,
-    ids: list.flatMap((each) => each.id ?? []),
-    isBusy: list.some((each) => !each.id && !each.problem),
-    add(chosen: FileList) {
-      for (const file of chosen) {
-        const key = (keys += 1);
-        setList((before) => [...before, { name: file.name, key }]);
-        stored(file).then(
-          ({ id }) => put(key, { id }),
-          (problem: Problem) => put(key, { problem: problem.message }),
-        );
-      }
-    },
-    remove({ key, id, stays }: Attached) {
-      setList((before) => before.filter((each) => each.key !== key));
-      if (id && !stays) ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
-    },
-  };
 }
 
 export async function stored(file: File): Promise<Schemas['AssetView']> {
@@ -60,9 +31,7 @@ export async function stored(file: File): Promise<Schemas['AssetView']> {
   return (await response.json()) as Schemas['AssetView'];
 }
 
-type Held = ReturnType<typeof useFiles>;
-
-export function Attach({ files }: { files: Held }) {
+export function Attach() {
   const input = useRef<HTMLInputElement>(null);
   return (
     <>
@@ -82,7 +51,7 @@ export function Attach({ files }: { files: Held }) {
         hidden
         accept="image/*,video/mp4,video/webm,audio/*"
         onChange={({ target }) => {
-          if (target.files) files.add(target.files);
+          composing.attach(target.files ?? []);
           target.value = '';
         }}
       />
@@ -90,29 +59,35 @@ export function Attach({ files }: { files: Held }) {
   );
 }
 
-export function Files({ files }: { files: Held }) {
-  if (files.list.length === 0) return null;
+/** Files that go with a prompt: stored as soon as they are chosen, named by their ids when it is sent. */
+export function Files({ files, going }: { files: readonly Attached[]; going: readonly Upload[] }) {
+  if (files.length === 0) return null;
   return (
     <ul className="flex flex-wrap gap-2 px-2 pb-2" aria-label="Files">
-      {files.list.map((each) => (
-        <li
-          key={each.key}
-          className={`flex max-w-full items-center gap-1.5 rounded-lg py-1 pr-1 pl-2.5 text-sm ${each.problem ? 'bg-bad-ground text-bad' : 'bg-sunken'}`}
-        >
-          <span className="min-w-0 wrap-anywhere" role={each.problem ? 'alert' : undefined}>
-            {each.name}
-            {each.problem ? `: ${each.problem}` : each.id ? '' : ' …'}
-          </span>
-          <button
-            type="button"
-            aria-label={`Remove ${each.name}`}
-            className="grid size-6 shrink-0 place-items-center rounded-md hover:bg-line"
-            onClick={() => files.remove(each)}
+      {files.map((each) => {
+        const upload = going.find(({ key }) => key === each.key);
+        const isRefused = upload?.state === 'refused';
+        return (
+          <li
+            key={each.key}
+            className={`flex max-w-full items-center gap-1.5 rounded-lg py-1 pr-1 pl-2.5 text-sm ${isRefused ? 'bg-bad-ground text-bad' : 'bg-sunken'}`}
           >
-            <X aria-hidden className="size-3.5" />
-          </button>
-        </li>
-      ))}
+            <span className="min-w-0 wrap-anywhere" role={isRefused ? 'alert' : undefined}>
+              {each.name}
+              {isRefused && `: ${upload.said}`}
+            </span>
+            {upload && !isRefused && <span className="text-muted tabular-nums">{Math.round(100 * upload.sent)} %</span>}
+            {isRefused && (
+              <button type="button" aria-label={`Send ${each.name} again`} title="Again" className={SMALL} onClick={() => uploads.again(each.key)}>
+                <RotateCcw aria-hidden className="size-3.5" />
+              </button>
+            )}
+            <button type="button" aria-label={`Remove ${each.name}`} title="Remove" className={SMALL} onClick={() => composing.drop(each)}>
+              <X aria-hidden className="size-3.5" />
+            </button>
+          </li>
+        );
+      })}
     </ul>
   );
 }

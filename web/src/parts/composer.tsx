@@ -1,9 +1,11 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type ClipboardEvent, type DragEvent, type FormEvent, type KeyboardEvent, useRef, useState } from 'react';
+import { type ClipboardEvent, type DragEvent, type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
-import { ask, newKey, Problem, type Schemas } from '../api/client';
-import { Attach, Files, useFiles } from './attached';
+import { ask, Problem, type Schemas } from '../api/client';
+import { composing, isOnItsWay, useComposing } from '../api/composing';
+import { useUploads } from '../api/uploads';
+import { Attach, Files, useNamed } from './attached';
 import { Button } from './button';
 import { NoModel } from './director';
 import { Said } from './said';
@@ -19,54 +21,49 @@ const EXAMPLES = [
 
 /** Where an animation begins: a sentence, how long, which shape, and files to make it with. */
 export function Composer() {
-  const [prompt, setPrompt] = useState('');
-  const [duration, setDuration] = useState('');
-  const [aspect, setAspect] = useState('');
-  const [fps, setFps] = useState('');
-  const [takes, setTakes] = useState('');
+  const { prompt, duration, aspect, fps, takes, files } = useComposing();
+  const going = useUploads('/');
+  const isBusy = files.some((each) => isOnItsWay(each, going));
   const [isOver, setOver] = useState(false);
-  const files = useFiles();
-  const sent = useRef({ key: '', body: '' });
   const [, go] = useLocation();
   const client = useQueryClient();
-  const making = useMutation<string, Problem>({
-    mutationFn: async () => {
-      const options = {
-        ...(duration ? { duration: Number(duration) } : {}),
-        ...(aspect ? { aspect } : {}),
-        ...(fps ? { fps: Number(fps) } : {}),
-      };
-      const body = { prompt, options, assetIds: files.ids, ...(takes ? { takes: Number(takes) } : {}) };
-      const said = JSON.stringify(body);
-      // an answer that was lost may have been a yes: what is sent again unchanged is the same request
-      if (sent.current.body !== said) sent.current = { key: newKey(), body: said };
-      const request = { method: 'POST', key: sent.current.key, body };
-      if (takes) return `/t/${(await ask<Schemas['TakesCreated']>('/v1/takes', request)).group}`;
+  const isHere = useRef(true);
+  useNamed();
+  useEffect(() => {
+    isHere.current = true;
+    return () => {
+      isHere.current = false;
+    };
+  }, []);
+  const making = useMutation<string, Problem, typeof composing.body>({
+    mutationFn: async (body) => {
+      const request = { method: 'POST', key: composing.keyOf(JSON.stringify(body)), body };
+      if (body.takes) return `/t/${(await ask<Schemas['TakesCreated']>('/v1/takes', request)).group}`;
       return `/s/${(await ask<Schemas['SessionCreated']>('/v1/sessions', request)).sessionId}`;
     },
-    onSuccess: (place) => {
-      sent.current = { key: '', body: '' };
+    onSuccess: (place, body) => {
+      composing.made(JSON.stringify(body));
       void client.invalidateQueries({ queryKey: ['sessions'] });
-      go(place);
+      if (isHere.current) go(place); // whoever looks at something else by now stays there
     },
     onError: ({ status }) => {
-      if (status >= 400 && status < 500) sent.current = { key: '', body: '' };
+      if (status >= 400 && status < 500) composing.refused();
     },
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();
-    if (prompt.trim() && !making.isPending && !files.isBusy) making.mutate();
+    if (prompt.trim() && !making.isPending && !isBusy) making.mutate(composing.body);
   };
   const dropped = (event: DragEvent) => {
     if (!event.dataTransfer.types.includes('Files')) return;
     event.preventDefault();
     setOver(event.type === 'dragover');
-    if (event.type === 'drop') files.add(event.dataTransfer.files);
+    if (event.type === 'drop') composing.attach(event.dataTransfer.files);
   };
   const pasted = (event: ClipboardEvent) => {
     if (event.clipboardData.files.length === 0) return;
     event.preventDefault();
-    files.add(event.clipboardData.files);
+    composing.attach(event.clipboardData.files);
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
@@ -88,27 +85,27 @@ export function Composer() {
           rows={3}
           placeholder="A red ball bounces through the rain and comes to rest…"
           value={prompt}
-          onChange={(event) => setPrompt(event.target.value)}
+          onChange={(event) => composing.put({ prompt: event.target.value })}
           onKeyDown={keys}
           onPaste={pasted}
           aria-invalid={making.isError}
           aria-describedby={making.isError ? 'prompt-said' : undefined}
         />
-        <Files files={files} />
+        <Files files={files} going={going} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
           <div className="grid w-full grid-cols-2 gap-2 sm:flex sm:w-auto">
-            <Choice label="Length" value={duration} set={setDuration} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
-            <Choice label="Shape" value={aspect} set={setAspect} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
-            <Choice label="Frames per second" value={fps} set={setFps} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
-            <Choice label="Takes" value={takes} set={setTakes} options={[['', 'One take'], ['2', '2 takes'], ['3', '3 takes'], ['4', '4 takes']]} />
+            <Choice label="Length" value={duration} set={(duration) => composing.put({ duration })} options={[['', 'Any length'], ['3', '3 s'], ['5', '5 s'], ['10', '10 s'], ['20', '20 s'], ['30', '30 s']]} />
+            <Choice label="Shape" value={aspect} set={(aspect) => composing.put({ aspect })} options={[['', 'Any shape'], ['16:9', '16:9 wide'], ['1:1', '1:1 square'], ['9:16', '9:16 tall'], ['4:5', '4:5']]} />
+            <Choice label="Frames per second" value={fps} set={(fps) => composing.put({ fps })} options={[['', 'Any fps'], ['24', '24 fps'], ['30', '30 fps'], ['60', '60 fps']]} />
+            <Choice label="Takes" value={takes} set={(takes) => composing.put({ takes })} options={[['', 'One take'], ['2', '2 takes'], ['3', '3 takes'], ['4', '4 takes']]} />
           </div>
           <span className="sm:flex-1" />
-          <Attach files={files} />
+          <Attach />
           <Button
             kind="main"
             type="submit"
             className="flex-1 sm:flex-none"
-            disabled={!prompt.trim() || making.isPending || files.isBusy}
+            disabled={!prompt.trim() || making.isPending || isBusy}
             title="Ctrl+Enter"
           >
             <ArrowUp aria-hidden className="size-4" /> {making.isPending ? 'Beginning…' : 'Make it'}
@@ -123,7 +120,7 @@ export function Composer() {
           <li key={each}>
             <button
               type="button"
-              onClick={() => setPrompt(each)}
+              onClick={() => composing.put({ prompt: each })}
               className="min-h-8 rounded-full border border-line bg-panel px-3.5 py-1.5 text-sm text-muted hover:border-line-strong hover:text-text"
             >
               {each}

@@ -1,4 +1,6 @@
+import { useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
+import { isUnderWay, sentOf, type Upload, uploads } from '../api/uploads';
 
 const PLACES: [path: string, words: string, below: readonly string[]][] = [
   ['/', 'Sessions', ['/s/', '/t/']],
@@ -10,13 +12,16 @@ const PLACES: [path: string, words: string, below: readonly string[]][] = [
 /** Where one can go from everywhere; what one is at, or below, is marked. */
 export function Navigation() {
   const [path] = useLocation();
+  const list = useSyncExternalStore(uploads.watch, () => uploads.list);
+  const away = list.filter((each) => isUnderWay(each) && each.at !== path);
   return (
     <nav aria-label="Places">
       <ul className="flex flex-wrap items-center sm:gap-1">
         {PLACES.map(([place, words, below]) => {
           const current = path === place ? 'page' : below.some((each) => path.startsWith(each)) ? 'true' : undefined;
+          const going = away.filter(({ at }) => at === place || below.some((each) => at.startsWith(each)));
           return (
-            <li key={place}>
+            <li key={place} className="relative">
               <Link
                 href={place}
                 aria-current={current}
@@ -24,10 +29,30 @@ export function Navigation() {
               >
                 {words}
               </Link>
+              {going.length > 0 && <Going uploads={going} to={words} />}
             </li>
           );
         })}
       </ul>
     </nav>
+  );
+}
+
+/** Below the place where files were brought, while one is elsewhere: how far they are. */
+function Going({ uploads: going, to }: { uploads: readonly Upload[]; to: string }) {
+  const [only] = going;
+  const what = going.length === 1 && only ? only.name : `${going.length} files`;
+  const percent = Math.round(100 * sentOf(going));
+  return (
+    <div
+      role="progressbar"
+      aria-label={`${to}: sending ${what}`}
+      aria-valuenow={percent}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      className="pointer-events-none absolute inset-x-[min(0.5rem,1.2vw)] bottom-0.5 h-0.5 overflow-hidden rounded-full bg-line sm:inset-x-3"
+    >
+      <div className={`h-full rounded-full bg-accent ${percent === 100 ? 'breathing' : ''}`} style={{ width: `${percent}%` }} />
+    </div>
   );
 }

@@ -1,18 +1,29 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { Undo2, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { Link, useLocation } from 'wouter';
 import { canUndo, type Deletion, deletions, useDeleted } from '../api/deleted';
+import { type Upload, uploads } from '../api/uploads';
 import { Button } from './button';
 import { focusOn } from './card';
 import { Key, TYPED_INTO } from './keys';
 
 const STAYS_MS = 15_000;
 const FRAMES = 60;
+const TOAST = 'card overflow-hidden shadow-lg shadow-black/10';
+const LINE = 'flex items-center gap-2 py-1.5 pr-1.5 pl-4 text-sm';
+const ACT = 'inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 font-medium text-accent hover:bg-accent-ground disabled:opacity-60';
 
-/** What was just deleted, with the way back; it stays while somebody is at it, by pointer or by keyboard. */
+/**
+ * What happened that is not on the screen: what was just deleted, with the way back, which stays while somebody is at it, by
+ * pointer or by keyboard; and files that were not taken while one was elsewhere.
+ */
 export function Toasts() {
   const shown = useDeleted();
-  const said = useSyncExternalStore(deletions.watch, () => deletions.said);
+  const untold = useSyncExternalStore(uploads.watch, () => uploads.list).filter(({ isUntold }) => isUntold);
+  const said = useSaid();
+  const [path] = useLocation();
+  useEffect(() => uploads.told(path), [path]);
   const client = useQueryClient();
   const region = useRef<HTMLElement>(null);
   const [isHeld, setHeld] = useState(false);
@@ -49,21 +60,56 @@ export function Toasts() {
       <p role="status" className="sr-only">
         {said}
       </p>
-      <section
-        ref={region}
-        aria-label="Deleted"
-        hidden={isEmpty}
-        className="fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2"
-        onPointerEnter={() => setHeld(true)}
-        onPointerLeave={({ pointerType }) => pointerType === 'mouse' && setHeld(false)}
-        onFocus={() => setHeld(true)}
-        onBlur={({ currentTarget, relatedTarget }) => !currentTarget.contains(relatedTarget) && setHeld(false)}
-      >
-        {shown.map((each) => (
-          <Toast key={each.id} deletion={each} isHeld={isHeld || isAway} undo={() => void undo(each)} leave={() => leave(each)} />
-        ))}
-      </section>
+      <div className="pointer-events-none fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2 *:pointer-events-auto">
+        <section aria-label="Not stored" hidden={untold.length === 0} className="space-y-2">
+          {untold.map((each) => (
+            <Untold key={each.key} upload={each} />
+          ))}
+        </section>
+        <section
+          ref={region}
+          aria-label="Deleted"
+          hidden={isEmpty}
+          className="space-y-2"
+          onPointerEnter={() => setHeld(true)}
+          onPointerLeave={({ pointerType }) => pointerType === 'mouse' && setHeld(false)}
+          onFocus={() => setHeld(true)}
+          onBlur={({ currentTarget, relatedTarget }) => !currentTarget.contains(relatedTarget) && setHeld(false)}
+        >
+          {shown.map((each) => (
+            <Toast key={each.id} deletion={each} isHeld={isHeld || isAway} undo={() => void undo(each)} leave={() => leave(each)} />
+          ))}
+        </section>
+      </div>
     </>
+  );
+}
+
+/** The last thing that happened, in words: a deletion, or a file that was stored while one was elsewhere. */
+function useSaid(): string {
+  const deleted = useSyncExternalStore(deletions.watch, () => deletions.said);
+  const [said, setSaid] = useState('');
+  useEffect(() => setSaid(deleted), [deleted]);
+  useEffect(() => uploads.hear(({ asset, isElsewhere }) => asset && isElsewhere && setSaid(`${asset.name} is stored`)), []);
+  return said;
+}
+
+function Untold({ upload: { key, name, said, at } }: { upload: Upload }) {
+  const leave = () => uploads.told(key);
+  return (
+    <div className={TOAST} onKeyDown={({ key: pressed }) => pressed === 'Escape' && leave()}>
+      <div className={LINE}>
+        <p role="alert" className="min-w-0 flex-1 py-1.5 wrap-anywhere">
+          {short(name)}: {said}
+        </p>
+        <Link href={at} className={ACT}>
+          Look at it
+        </Link>
+        <Button kind="quiet" aria-label={`Leave it: ${short(name)}`} className="shrink-0 px-2.5" onClick={leave}>
+          <X aria-hidden className="size-4" />
+        </Button>
+      </div>
+    </div>
   );
 }
 
@@ -95,8 +141,8 @@ function Toast({ deletion, isHeld, undo, leave }: Props) {
     };
   }, [isStaying]);
   return (
-    <div className="card overflow-hidden shadow-lg shadow-black/10" onKeyDown={({ key }) => key === 'Escape' && leave()}>
-      <div className="flex items-center gap-2 py-1.5 pr-1.5 pl-4 text-sm">
+    <div className={TOAST} onKeyDown={({ key }) => key === 'Escape' && leave()}>
+      <div className={LINE}>
         <p className="min-w-0 flex-1 py-1.5" role={problem ? 'alert' : undefined}>
           {problem ?? (
             <>
@@ -107,7 +153,7 @@ function Toast({ deletion, isHeld, undo, leave }: Props) {
         {(canUndo(deletion) || isComingBack) && (
           <button
             type="button"
-            className="inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 font-medium text-accent hover:bg-accent-ground disabled:opacity-60"
+            className={ACT}
             autoFocus={byKeys ?? false}
             disabled={isComingBack}
             onClick={undo}

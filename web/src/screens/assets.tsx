@@ -1,8 +1,9 @@
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { RotateCcw, Upload as UploadIcon, X } from 'lucide-react';
-import { type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
-import { filesOf, type Upload, Uploads } from '../api/uploads';
+import { composing } from '../api/composing';
+import { filesOf, type Upload, uploads, useUploads } from '../api/uploads';
 import { bytes } from '../api/words';
 import { AssetCard, type AssetView } from '../parts/asset-card';
 import { Button } from '../parts/button';
@@ -10,6 +11,8 @@ import { Said } from '../parts/said';
 
 type Page = Schemas['OwnAssetPage'];
 
+/** The address of this screen. */
+const AT = '/assets';
 const PAGE = 40;
 const ASSETS = ['assets'];
 const TYPED_INTO = 'input, textarea, select, [contenteditable]';
@@ -28,18 +31,19 @@ export function Assets() {
     select: ({ pages }) => pages.flatMap(({ assets }) => assets),
     staleTime: 0, // something may have been made with one since
   });
-  const uploads = useMemo(
+  const going = useUploads(AT);
+  useEffect(
     () =>
-      new Uploads(({ name }) => {
-        setSaid(`${name} is stored`);
+      uploads.hear(({ upload, asset }) => {
+        if (!asset) return;
         void client.invalidateQueries({ queryKey: ASSETS });
+        if (upload.at === AT) setSaid(`${asset.name} is stored`);
       }),
     [client],
   );
-  const going = useSyncExternalStore(uploads.watch, () => uploads.list);
-  useEffect(() => () => uploads.close(), [uploads]);
-  const isOver = useGiven((files) => uploads.add(files));
-  const removed = ({ name }: AssetView) => {
+  const isOver = useGiven((files) => uploads.add(files, { at: AT }));
+  const removed = ({ id, name }: AssetView) => {
+    composing.lost(id);
     setSaid(`${name} is deleted`);
     title.current?.focus(); // what had it is not there any more
     return client.invalidateQueries({ queryKey: ASSETS });
@@ -66,7 +70,7 @@ export function Assets() {
           hidden
           accept="image/*,video/mp4,video/webm,audio/*"
           onChange={({ target }) => {
-            uploads.add(target.files ?? []);
+            uploads.add(target.files ?? [], { at: AT });
             target.value = '';
           }}
         />

@@ -36,7 +36,7 @@ export function Canvas({ id }: { id?: string | undefined }) {
   const open = desk.open(id);
   if (!open) return <NoCanvas />;
   return (
-    <KodaProvider koda={desk.koda} registry={known}>
+    <KodaProvider koda={desk.koda} registry={known} change={open.board.change}>
       <Shown key={`${login.user} ${id}`} desk={desk} open={open} />
     </KodaProvider>
   );

@@ -4,7 +4,7 @@ import { useEffect, useMemo } from 'react';
 import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
-import { Notes, Pointing } from '../api/notes';
+import { notesOf, Pointing } from '../api/notes';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { Phase, phaseWords } from '../parts/phase';
@@ -28,7 +28,7 @@ export function Session({ id }: { id: string }) {
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
     onSettled: () => client.invalidateQueries({ queryKey: ['session', id] }),
   });
-  const notes = useMemo(() => new Notes(id), [id]);
+  const notes = notesOf(id);
   const [width, height] = [session?.state.plan?.width ?? 1920, session?.state.plan?.height ?? 1080];
   const versions = useVersions(id);
   const [number, choose] = useChosen();
