@@ -9,6 +9,7 @@ import { Button } from './parts/button';
 import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
 import { Navigation } from './parts/navigation';
+import { PuttingOnCanvas } from './parts/put-on-canvas';
 import { Toasts } from './parts/toasts';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
@@ -90,6 +91,7 @@ function Studio() {
         </p>
       )}
       <Toasts />
+      <PuttingOnCanvas />
       <main id="main" className="flex-1 pb-16">
         <Suspense fallback={<p className="py-16 text-muted">One moment…</p>}>
           <Switch>

@@ -1,9 +1,9 @@
 /** All canvases of one's own: to open, begin, rename and delete. */
 import { Pencil, Plus, Trash2 } from 'lucide-react';
 import { type FormEvent, useState } from 'react';
-import { Link, useLocation } from 'wouter';
-import { ago } from '../api/words';
+import { useLocation } from 'wouter';
 import { Button } from '../parts/button';
+import { CanvasRow } from '../parts/canvas-row';
 import { Dialog } from '../parts/dialog';
 import { useDraft } from '../parts/draft';
 import { Sure } from '../parts/sure';
@@ -58,7 +58,8 @@ interface RowProps {
   remove: () => void;
 }
 
-function Row({ canvas: { id, name, changedAt, nodes }, isCurrent, close, rename, remove }: RowProps) {
+function Row({ canvas, isCurrent, close, rename, remove }: RowProps) {
+  const { id, name } = canvas;
   const [draft, setDraft, pencil] = useDraft();
   const [asked, setAsked, bin] = useDraft();
   const save = (event: FormEvent) => {
@@ -87,13 +88,7 @@ function Row({ canvas: { id, name, changedAt, nodes }, isCurrent, close, rename,
     );
   return (
     <li className="flex items-center gap-1">
-      <Link href={`/c/${id}`} aria-current={isCurrent ? 'page' : undefined} className="canvas-row" onClick={close}>
-        <span>{name}</span>
-        <small>
-          {nodes === 1 ? '1 node' : `${nodes} nodes`}
-          {changedAt > 0 && ` · ${ago(new Date(changedAt).toISOString(), Date.now())}`}
-        </small>
-      </Link>
+      <CanvasRow canvas={canvas} href={`/c/${id}`} isCurrent={isCurrent} open={close} />
       <button ref={pencil} type="button" className={ICON} aria-label={`Rename ${name}`} title="Rename" onClick={() => setDraft(name)}>
         <Pencil aria-hidden className="size-4" />
       </button>

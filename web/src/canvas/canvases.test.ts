@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Canvases } from './canvases';
+import { Canvases, withAnimation } from './canvases';
 import { empty } from './layout';
 
 class Kept {
@@ -50,4 +50,13 @@ test('one that cannot be read is in the list, and what was changed last is first
   kept.setItem('koda.canvas/ann/broken', '{');
   expect(canvases.list().map(({ id }) => id)).toEqual(['new', 'old', 'broken']);
   expect(canvases.read('broken')?.lost).toBe('all');
+});
+
+test('which animations are on one is known without opening it, and an address says which one is to come', () => {
+  const canvases = new Canvases('ann', new Kept());
+  const id = canvases.create();
+  const film = { id: 'a', position: { x: 0, y: 0 }, data: { plugin: 'animation-generator', sessionId: 'ses_1' } };
+  canvases.write(id, { ...empty(), nodes: [film, { ...film, id: 'b', data: { plugin: 'prompt' } }] });
+  expect(canvases.list()).toMatchObject([{ nodes: 2, sessionIds: ['ses_1'] }]);
+  expect(withAnimation(id, 'ses_1')).toBe(`/c/${id}?put=ses_1`);
 });

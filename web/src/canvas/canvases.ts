@@ -7,6 +7,16 @@ export interface Listed {
   name: string;
   changedAt: number;
   nodes: number;
+  /** The sessions that are on it. */
+  sessionIds: readonly string[];
+}
+
+/** How the address of a canvas says that an animation is to be put on it. */
+export const PUT = 'put';
+
+/** The address of a canvas onto which an animation is put. */
+export function withAnimation(canvasId: string, sessionId: string): string {
+  return `/c/${canvasId}?${new URLSearchParams({ [PUT]: sessionId })}`;
 }
 
 type Kept = Pick<Storage, 'getItem' | 'setItem' | 'removeItem' | 'key' | 'length'>;
@@ -30,7 +40,8 @@ export class Canvases {
       const key = this.kept.key(at);
       if (!key?.startsWith(this.prefix)) continue;
       const { name, changedAt, nodes } = read(this.kept.getItem(key) ?? '').layout;
-      found.push({ id: key.slice(this.prefix.length), name, changedAt, nodes: nodes.length });
+      const sessionIds = nodes.flatMap(({ data }) => (typeof data.sessionId === 'string' ? data.sessionId : []));
+      found.push({ id: key.slice(this.prefix.length), name, changedAt, nodes: nodes.length, sessionIds });
     }
     return found.sort((one, other) => other.changedAt - one.changedAt || one.id.localeCompare(other.id));
   }

@@ -30,6 +30,7 @@ const TO_BE_READ = {
 
 interface Props {
   add: (plugin: string, at?: Place) => void;
+  pick: () => void;
   undo: (() => void) | undefined;
   redo: (() => void) | undefined;
   take: (files: File[], where: { at?: Place; nodeId?: string | undefined }) => void;
@@ -52,7 +53,7 @@ export function Flow(props: Props) {
   );
 }
 
-function Plane({ add, undo, redo, take, sight }: Props) {
+function Plane({ add, pick, undo, redo, take, sight }: Props) {
   const { board, names, joints, connect, remove } = useCanvas();
   const { nodes, edges, view } = useBoard(board);
   const { zoomIn, zoomOut, fitView, screenToFlowPosition, setCenter, getZoom } = useReactFlow();
@@ -120,7 +121,7 @@ function Plane({ add, undo, redo, take, sight }: Props) {
   }, []);
   return (
     <>
-      <Toolbar add={add} undo={undo} redo={redo}>
+      <Toolbar add={add} pick={pick} undo={undo} redo={redo}>
         <span role="separator" aria-orientation="vertical" className="canvas-line" />
         <Tool name="Smaller" Icon={ZoomOut} act={() => void zoomOut(pace())} />
         <Tool name="Larger" Icon={ZoomIn} act={() => void zoomIn(pace())} />

@@ -12,11 +12,12 @@ import { Toolbar } from './toolbar';
 
 interface Props {
   add: (plugin: string) => void;
+  pick: () => void;
   undo: (() => void) | undefined;
   redo: (() => void) | undefined;
 }
 
-export function List({ add, undo, redo }: Props) {
+export function List({ add, pick, undo, redo }: Props) {
   const { board } = useCanvas();
   const { nodes, edges } = useBoard(board);
   return (
@@ -26,7 +27,7 @@ export function List({ add, undo, redo }: Props) {
           <Card key={each.id} node={each} />
         ))}
       </ol>
-      <Toolbar add={add} undo={undo} redo={redo} />
+      <Toolbar add={add} pick={pick} undo={undo} redo={redo} />
     </>
   );
 }

@@ -1,5 +1,5 @@
 /** What is done to a canvas as a whole: put something on it, undo, and see more or less of it. */
-import { Clapperboard, FileUp, type LucideIcon, Palette, Redo2, Type, Undo2 } from 'lucide-react';
+import { Clapperboard, FileUp, GalleryVerticalEnd, type LucideIcon, Palette, Redo2, Type, Undo2 } from 'lucide-react';
 import type { ReactNode } from 'react';
 
 const KINDS: [plugin: string, words: string, Icon: LucideIcon][] = [
@@ -11,12 +11,14 @@ const KINDS: [plugin: string, words: string, Icon: LucideIcon][] = [
 
 interface Props {
   add: (plugin: string) => void;
+  /** Add an animation that is there already. */
+  pick: () => void;
   undo: (() => void) | undefined;
   redo: (() => void) | undefined;
   children?: ReactNode;
 }
 
-export function Toolbar({ add, undo, redo, children }: Props) {
+export function Toolbar({ add, pick, undo, redo, children }: Props) {
   return (
     <div role="group" aria-label="What is done to the canvas" className="canvas-toolbar">
       {KINDS.map(([plugin, words, Icon]) => (
@@ -25,6 +27,10 @@ export function Toolbar({ add, undo, redo, children }: Props) {
           <span>{words}</span>
         </button>
       ))}
+      <button type="button" className="canvas-tool" aria-haspopup="dialog" aria-label="Add: One of yours" title="Add: One of your animations, as it is" onClick={pick}>
+        <GalleryVerticalEnd aria-hidden />
+        <span>Yours</span>
+      </button>
       <span role="separator" aria-orientation="vertical" className="canvas-line" />
       <Tool name="Undo" keys="Ctrl Z" Icon={Undo2} act={undo} />
       <Tool name="Redo" keys="Ctrl Shift Z" Icon={Redo2} act={redo} />

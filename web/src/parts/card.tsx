@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { Pencil, Pin, Trash2 } from 'lucide-react';
+import { Pencil, Pin, Trash2, Workflow } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
 import { Link } from 'wouter';
 import type { SessionSummary } from '../api/client';
@@ -10,6 +10,7 @@ import { Button } from './button';
 import { useDraft } from './draft';
 import { Glimpse, PlayButton, seconds, useGlimpse } from './glimpse';
 import { Phase } from './phase';
+import { PutOnCanvas } from './put-on-canvas';
 import { Said } from './said';
 import { LONGEST, PinButton } from './title';
 
@@ -84,6 +85,9 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
           >
             <Pencil aria-hidden className="size-4" />
           </button>
+          <PutOnCanvas sessionId={session.id} title={title} label={`Put ${title} on a canvas`} className={ACT}>
+            <Workflow aria-hidden className="size-4" />
+          </PutOnCanvas>
           <button type="button" aria-label={`Delete ${title}`} title="Delete" className={ACT} onClick={({ detail }) => remove(detail === 0)}>
             <Trash2 aria-hidden className="size-4" />
           </button>
@@ -93,7 +97,8 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
   );
 }
 
-function Line({ session, now }: { session: SessionSummary; now: number }) {
+/** Where it is, how far, and since when. */
+export function Line({ session, now }: { session: SessionSummary; now: number }) {
   const { phase, todos, todosDone, take, duration, updatedAt } = session;
   return (
     <p className="mt-auto flex flex-wrap items-center gap-x-2.5 gap-y-0.5 text-sm text-muted">

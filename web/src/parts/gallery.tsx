@@ -70,7 +70,7 @@ function Shows({ sought, seek }: Seeking) {
 }
 
 /** The words that are looked for: typed at once, looked for and in the address a moment later. */
-function Words({ sought, seek }: Seeking) {
+export function Words({ sought, seek, className = 'w-full sm:w-64' }: Seeking & { className?: string }) {
   const [text, setText] = useState(sought.text);
   const now = useRef<() => void>(undefined);
   now.current = () => text.trim() !== sought.text && seek({ text });
@@ -80,7 +80,7 @@ function Words({ sought, seek }: Seeking) {
     return () => clearTimeout(timer);
   }, [text]);
   return (
-    <label className="relative w-full sm:w-64">
+    <label className={`relative block ${className}`}>
       <span className="sr-only">Search</span>
       <Search aria-hidden className="pointer-events-none absolute top-3 left-3 size-4 text-muted" />
       <input
@@ -114,7 +114,7 @@ function None({ sought: { text, show }, seek }: Seeking) {
 }
 
 /** The rest, as one comes there, or where one asks for it. */
-function More({ count, isReading, hasFailed, readMore }: { count: number; isReading: boolean; hasFailed: boolean; readMore: () => void }) {
+export function More({ count, isReading, hasFailed, readMore }: { count: number; isReading: boolean; hasFailed: boolean; readMore: () => void }) {
   const place = useRef<HTMLParagraphElement>(null);
   const now = useRef(readMore);
   now.current = readMore;
@@ -133,11 +133,11 @@ function More({ count, isReading, hasFailed, readMore }: { count: number; isRead
   );
 }
 
-function counted(count: number, hasMore: boolean): string {
+export function counted(count: number, hasMore: boolean): string {
   return count === 1 && !hasMore ? 'One animation' : `${count}${hasMore ? ' or more' : ''} animations`;
 }
 
-function useNow(): number {
+export function useNow(): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), MINUTE_MS);

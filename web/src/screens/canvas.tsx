@@ -1,11 +1,14 @@
 import { ChevronDown, Sparkles, X } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
-import { Link, Redirect } from 'wouter';
+import { Link, Redirect, useSearchParams } from 'wouter';
 import { KodaProvider } from '../../node/src/context';
+import type { AnimationData } from '../../node/src/request';
 import '../../node/src/style.css';
+import type { SessionSummary } from '../api/client';
 import { canUndo, deletions } from '../api/deleted';
 import { useLogin } from '../api/hooks';
 import { filesOf } from '../api/uploads';
+import { PUT } from '../canvas/canvases';
 import { CanvasesList } from '../canvas/canvases-list';
 import { Connections } from '../canvas/connections';
 import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKept, useNames } from '../canvas/desk';
@@ -14,6 +17,7 @@ import { Joints } from '../canvas/joints';
 import { type Lost, ordered, type Place } from '../canvas/layout';
 import { List } from '../canvas/list';
 import { FILM, known } from '../canvas/nodes';
+import { Picker } from '../canvas/picker';
 import { Placing } from '../canvas/placing';
 import '../canvas/style.css';
 import { Button } from '../parts/button';
@@ -65,15 +69,18 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const [said, setSaid] = useState('');
   const [connecting, setConnecting] = useState<string>();
   const [isListing, setListing] = useState(false);
+  const [isPicking, setPicking] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const sight = useRef<Sight>(undefined);
   useEffect(() => desk.canvases.opened(board.id), [desk, board]);
 
   const focusOn = (nodeId: string | undefined) =>
     // it is there once it was drawn, and the canvas measured it
-    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : selectorOf(nodeId), () => nodeId !== undefined && sight.current?.reveal(nodeId));
+    whenThere(root.current, nodeId === undefined ? '.canvas-tool' : selectorOf(nodeId), (found) => {
+      if (nodeId !== undefined) keptInSight(found, () => (isNarrow ? found.scrollIntoView({ block: 'nearest' }) : sight.current?.reveal(nodeId)));
+    });
   const middle = (): Place => sight.current?.middle() ?? { x: 0, y: 0 };
-  const put = (plugin: string, at = middle()) => (isNarrow ? placing.below(plugin) : placing.around(at, plugin));
+  const put = (plugin: string, at = middle()) => (isNarrow ? placing.below({ plugin }) : placing.around(at, { plugin }));
   const chosen = isNarrow ? [] : nodes.filter(({ selected }) => selected);
   const alone = chosen.length === 1 ? chosen[0] : undefined;
   const add = (plugin: string) => {
@@ -81,6 +88,17 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     const made = (other && placing.beside(other, plugin)) ?? put(plugin);
     setSaid(`Added: ${known.get(plugin)?.plugin.name ?? plugin}`);
     focusOn(made);
+  };
+  /** Have an animation that is there on the canvas, once. */
+  const bring = (sessionId: string, title: string, place: (data: AnimationData) => string) => {
+    const there = board.seen.nodes.find(({ data }) => data.plugin === FILM && data.sessionId === sessionId);
+    if (there) board.choose(there.id);
+    setSaid(there ? `It is on this canvas: ${title}` : `Added: ${title}`);
+    focusOn(there?.id ?? place({ plugin: FILM, sessionId }));
+  };
+  const pick = ({ id, title, prompt }: SessionSummary) => {
+    setPicking(false);
+    bring(id, title ?? prompt, (data) => (isNarrow ? placing.below(data) : placing.around(middle(), data)));
   };
   const remove = (nodeIds: readonly string[], edgeIds: readonly string[] = []) => {
     const [only] = nodeIds;
@@ -98,6 +116,13 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
     setSaid(`Added: an animation that is made with ${names.get(nodeId)}`);
     focusOn(placing.beside(other, FILM));
   };
+  const [params, setParams] = useSearchParams();
+  const asked = params.get(PUT);
+  useEffect(() => {
+    if (asked === null) return;
+    setParams((now) => (now.delete(PUT), now), { replace: true });
+    bring(asked, 'an animation', (data) => (isNarrow ? placing.below(data) : placing.after(middle(), data)));
+  }, [asked]);
   const begin = () => focusOn(placing.begin(middle()));
   const take = (given: readonly File[], { at, nodeId }: { at?: Place; nodeId?: string | undefined } = {}) => {
     const onto = board.seen.nodes.find(({ id }) => id === nodeId);
@@ -139,7 +164,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   }, []);
 
   const shown = { board, files, joints, names, connect: setConnecting, remove, goOn };
-  const acts = { add, undo: mayUndo ? undo : undefined, redo: canRedo ? redo : undefined };
+  const acts = { add, pick: () => setPicking(true), undo: mayUndo ? undo : undefined, redo: canRedo ? redo : undefined };
   const word = isUnkept ? UNKEPT : LOST[lost];
   return (
     <CanvasProvider value={shown}>
@@ -175,6 +200,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
           </div>
         )}
         {connecting !== undefined && names.has(connecting) && <Connections nodeId={connecting} close={() => setConnecting(undefined)} />}
+        {isPicking && <Picker there={new Set(nodes.flatMap(({ data }) => (data as AnimationData).sessionId ?? []))} pick={pick} close={() => setPicking(false)} />}
         {isListing && <CanvasesList desk={desk} current={board.id} close={() => setListing(false)} />}
       </div>
     </CanvasProvider>
@@ -201,9 +227,25 @@ function selectorOf(nodeId: string): string {
 const FRAMES = 60;
 
 /** Give something the focus once it is there and can be seen. */
-function whenThere(root: HTMLElement | null, selector: string, then: () => void, frames = FRAMES): void {
+function whenThere(root: HTMLElement | null, selector: string, then: (found: HTMLElement) => void, frames = FRAMES): void {
   const found = root?.querySelector<HTMLElement>(selector);
   found?.focus({ preventScroll: Boolean(found.dataset.id) });
-  if (found && document.activeElement === found) then();
+  if (found && document.activeElement === found) then(found);
   else if (root && frames > 0) requestAnimationFrame(() => whenThere(root, selector, then, frames - 1));
+}
+
+const GROWS_MS = 3000;
+
+/** Have something in sight, also while it and what is beside it grow, until somebody does something else. */
+function keptInSight(found: HTMLElement, reveal: () => void): void {
+  reveal();
+  const grows = new ResizeObserver(reveal);
+  for (const each of [found, found.parentElement]) if (each) grows.observe(each);
+  const ended = new AbortController();
+  const end = () => {
+    grows.disconnect();
+    ended.abort();
+  };
+  for (const kind of ['pointerdown', 'wheel', 'keydown']) window.addEventListener(kind, end, { capture: true, signal: ended.signal });
+  setTimeout(end, GROWS_MS);
 }

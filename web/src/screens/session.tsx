@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { Moon } from 'lucide-react';
+import { Moon, Workflow } from 'lucide-react';
 import { useEffect, useMemo } from 'react';
 import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
@@ -8,6 +8,7 @@ import { notesOf, Pointing } from '../api/notes';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { Phase, phaseWords } from '../parts/phase';
+import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
 import { Stage } from '../parts/stage';
 import { isAtWork, takesChanges, Talk } from '../parts/talk';
@@ -77,6 +78,14 @@ export function Session({ id }: { id: string }) {
                 </Link>
               )}
               {offline && <span title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
+              <PutOnCanvas
+                sessionId={id}
+                title={titleOf(session)}
+                label="Put on a canvas"
+                className="-mx-2.5 inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 hover:bg-sunken hover:text-text"
+              >
+                <Workflow aria-hidden className="size-4" /> Put on a canvas
+              </PutOnCanvas>
             </p>
           </div>
         </div>
