@@ -56,6 +56,7 @@ async def test_it_goes_on_elsewhere_and_is_there_when_one_comes_back(koda: World
         await expect(page.get_by_role("progressbar", name="Sending b.png")).to_be_visible()
         await goes_to(page, "Renders")
         await expect(page.get_by_role("progressbar", name="Assets: sending 2 files")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
         await on_every_screen(page)
         await goes_to(page, "Assets")
         await expect(page.get_by_role("progressbar")).to_have_count(2)  # of the files themselves
@@ -77,6 +78,7 @@ async def test_what_was_not_taken_is_told_wherever_one_is(koda: World, browser: 
         let.set()
         region = page.get_by_role("region", name="Not stored")
         await expect(region.get_by_role("alert")).to_contain_text("notes.txt: 'notes.txt' is no picture, film or sound")
+        await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
         await on_every_screen(page)
         await tabbed_to(page, region.get_by_role("link", name="Look at it"))
         await page.keyboard.press("Enter")

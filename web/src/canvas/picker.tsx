@@ -41,7 +41,7 @@ export function Picker({ there, pick, close }: Props) {
         <p role="status" className="sr-only">
           {isRead && text && !isOfBefore ? counted(sessions.length, hasMore) : ''}
         </p>
-        <div className="-mx-3 mt-3 h-[min(60dvh,34rem)] overflow-y-auto px-3">
+        <div className="-mx-2 mt-3 h-[min(60dvh,34rem)] overflow-y-auto">
           <Said problem={found.problem} />
           {!isRead && !found.problem && <p className="py-12 text-center text-sm text-muted">One moment…</p>}
           {isNone && <p className="py-12 text-center text-sm text-muted">{text ? `Nothing has “${text}” in its title, prompt or scenes.` : 'What you make will be here.'}</p>}

@@ -28,7 +28,7 @@ export function CanvasChoice({ sessionId, title, close }: Props) {
     <Dialog title="Put it on a canvas" close={close}>
       <p className="mt-1 line-clamp-2 text-sm text-muted wrap-anywhere">{title}</p>
       {list.length > 0 && (
-        <ul aria-label="Canvases" className="-mx-3 mt-4 max-h-[50dvh] space-y-1 overflow-y-auto px-3 py-1">
+        <ul aria-label="Canvases" className="-mx-3 mt-4 max-h-[50dvh] space-y-1 overflow-y-auto">
           {list.map((each) => (
             <li key={each.id} className="flex">
               <CanvasRow canvas={each} href={withAnimation(each.id, sessionId)} open={close}>

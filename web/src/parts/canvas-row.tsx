@@ -18,7 +18,7 @@ export function CanvasRow({ canvas: { name, nodes, changedAt }, href, isCurrent 
     <Link
       href={href}
       aria-current={isCurrent ? 'page' : undefined}
-      className="flex min-w-0 flex-1 items-center gap-3 rounded-xl px-3 py-2 hover:bg-sunken aria-[current]:bg-accent-ground"
+      className="flex min-w-0 flex-1 items-center gap-3 rounded-xl px-3 py-2 -outline-offset-2 hover:bg-sunken aria-[current]:bg-accent-ground"
       onClick={open}
     >
       <span className="min-w-0 flex-1">

@@ -60,7 +60,7 @@ export function Toasts() {
       <p role="status" className="sr-only">
         {said}
       </p>
-      <div className="pointer-events-none fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2 *:pointer-events-auto">
+      <div className="toasts pointer-events-none fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2 *:pointer-events-auto">
         <section aria-label="Not stored" hidden={untold.length === 0} className="space-y-2">
           {untold.map((each) => (
             <Untold key={each.key} upload={each} />
