@@ -22,8 +22,9 @@ class SharedLinks(Transport):
         label: str = "",
         comments: bool = False,
         lasts_s: int | None = None,
+        key: str | None = None,
     ) -> ShareCreated:
-        """Make a link with which anybody sees one video; its token is told this once.
+        """Make a link with which anybody sees one video. The same ``key`` makes it once; its token is told with it.
 
         Args:
             session_id: Whose video.
@@ -31,13 +32,15 @@ class SharedLinks(Transport):
             label: What you call the link.
             comments: Whether who has it may comment.
             lasts_s: After how many seconds it ends; never where it is None.
+            key: Idempotency key.
 
         Raises:
+            Conflict: The key was used for another link.
             NotFound: There is no such session, or no such video of it yet (VIDEO_NOT_READY).
             LimitReached: The session has as many links as one may have.
         """
         body = MakeShare.model_construct(job=job, label=label, comments=comments, lasts_s=lasts_s)
-        return await self._post(_shares(session_id), body, ShareCreated, attempts=1)
+        return await self._post(_shares(session_id), body, ShareCreated, key=key)
 
     async def shares(self, session_id: str) -> ShareList:
         """List a session's links, newest first."""
@@ -59,16 +62,19 @@ class SharedLinks(Transport):
         """Save the video that a link shows; return its size in bytes. Raises NotFound as above."""
         return await self._fetch(f"{_shared(token)}/video", target)
 
-    async def comment(self, token: str, text: str, *, name: str = "", at: float | None = None) -> ShareCommentView:
-        """Say something of what a link shows; ``at`` is where in the video, in seconds.
+    async def comment(
+        self, token: str, text: str, *, name: str = "", at: float | None = None, key: str | None = None
+    ) -> ShareCommentView:
+        """Say something of what a link shows; ``at`` is where in the video, in seconds. The same ``key`` says it once.
 
         Raises:
+            Conflict: The key was used for another comment.
             NotFound: As above.
             KodaError: COMMENTS_CLOSED, its owner takes none.
             LimitReached: There are as many comments as there may be, or too many came within a minute.
         """
         body = MakeComment.model_construct(text=text, name=name, at=at)
-        return await self._post(f"{_shared(token)}/comments", body, ShareCommentView, attempts=1)
+        return await self._post(f"{_shared(token)}/comments", body, ShareCommentView, key=key)
 
 
 def _shares(session_id: str) -> str:

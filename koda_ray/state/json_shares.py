@@ -20,18 +20,21 @@ class JsonShares:
 
     _database: JsonDatabase
 
-    async def create_share(self, share: ShareRecord, *, most: int) -> None:
+    async def create_share(self, share: ShareRecord, *, most: int) -> ShareRecord:
         """Insert a link; see `ShareStore.create_share`."""
 
-        def work(change: Transaction) -> None:
+        def work(change: Transaction) -> ShareRecord:
             row = change.tables.get("sessions", share.session_id)
             if row is None or row["user_id"] != words(share.user_id) or not is_seen(row):
                 raise no_such("session", share.session_id)
+            if (before := change.tables.get("shares", share.id, share.session_id)) is not None:
+                return decode(ShareRecord, before)
             if sum(1 for _ in change.tables.of("shares", share.session_id)) >= most:
                 raise too_many_shares(most)
             change.put("shares", encode(share))
+            return share
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def shares(self, session_id: str) -> list[ShareRecord]:
         """Read a session's links, newest first."""
@@ -80,17 +83,20 @@ class JsonShares:
 
         await self._database.write(work)
 
-    async def add_comment(self, comment: ShareComment, *, most: int) -> None:
+    async def add_comment(self, comment: ShareComment, *, most: int) -> ShareComment:
         """Insert a comment; see `ShareStore.add_comment`."""
 
-        def work(change: Transaction) -> None:
+        def work(change: Transaction) -> ShareComment:
             commented = cast("int", _row(change.tables, comment.session_id, comment.share_id)["commented"])
+            if (before := change.tables.get("share_comments", comment.id, comment.session_id)) is not None:
+                return decode(ShareComment, before)
             if commented >= most:
                 raise too_many_comments(most)
             change.set("shares", comment.share_id, {"commented": commented + 1}, owner=comment.session_id)
             change.put("share_comments", encode(comment))
+            return comment
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def share_comments(self, session_id: str, share_id: str) -> list[ShareComment]:
         """Read what was said with a link, oldest first."""

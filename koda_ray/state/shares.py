@@ -1,12 +1,11 @@
 """Links with which others see one video of a session, and what they say of it.
 
-A link's token is its whole secret: of it only a hash is kept, as of a key, and it is shown once. A share counts while
-its session is seen and its end has not come; its rows go with its session.
+A link's token is its whole secret: of it only a hash is kept, as of a key, and it is told to none but who makes the
+link. A share counts while its session is seen and its end has not come; its rows go with its session.
 """
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -17,12 +16,9 @@ __all__ = [
     "ShareComment",
     "ShareRecord",
     "ShareStore",
-    "new_token",
     "too_many_comments",
     "too_many_shares",
 ]
-
-_TOKEN_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +56,6 @@ class ShareComment:
     created_at: datetime
 
 
-def new_token() -> str:
-    """Make a token: 256 random bits, for addresses."""
-    return secrets.token_urlsafe(_TOKEN_BYTES)
-
-
 def too_many_shares(most: int) -> LimitReached:
     """Refuse another link of a session."""
     return LimitReached(
@@ -81,8 +72,8 @@ def too_many_comments(most: int) -> LimitReached:
 class ShareStore(Protocol):
     """The links of sessions. None of it wakes anybody, and none is an event."""
 
-    async def create_share(self, share: ShareRecord, *, most: int) -> None:
-        """Insert a link.
+    async def create_share(self, share: ShareRecord, *, most: int) -> ShareRecord:
+        """Insert a link; return what there is under its id, which may have been there before.
 
         Raises:
             NotFound: Its user has no such session.
@@ -110,8 +101,8 @@ class ShareStore(Protocol):
         """Remove a link with its comments. NotFound where the session has no such link."""
         ...
 
-    async def add_comment(self, comment: ShareComment, *, most: int) -> None:
-        """Insert a comment.
+    async def add_comment(self, comment: ShareComment, *, most: int) -> ShareComment:
+        """Insert a comment; return what there is under its id, which may have been there before.
 
         Raises:
             NotFound: The link is not there any more.

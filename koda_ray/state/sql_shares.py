@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, sel
 from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.refusals import no_such
-from koda_ray.state.rows import columns, key_hash
+from koda_ray.state.rows import columns, key_hash, record
 from koda_ray.state.shares import ShareComment, ShareRecord, too_many_comments, too_many_shares
 
 __all__ = ["SqlShares"]
@@ -24,20 +24,24 @@ class SqlShares:
 
     _database: Database
 
-    async def create_share(self, share: ShareRecord, *, most: int) -> None:
+    async def create_share(self, share: ShareRecord, *, most: int) -> ShareRecord:
         """Insert a link; see `ShareStore.create_share`."""
         # the session's row is the turn: of two at once, one counts what the other made
         mine = select(_S.id).where(_S.id == share.session_id, _S.user_id == share.user_id, schema.IS_SEEN)
         there = select(func.count()).select_from(schema.shares).where(_H.session_id == share.session_id)
+        made = select(schema.shares).where(_H.session_id == share.session_id, _H.id == share.id)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> ShareRecord:
             if connection.execute(mine.with_for_update(key_share=True)).first() is None:
                 raise no_such("session", share.session_id)
+            if (before := connection.execute(made).first()) is not None:
+                return record(ShareRecord, before)
             if connection.execute(there).scalar_one() >= most:
                 raise too_many_shares(most)
             connection.execute(insert(schema.shares).values(columns(share)))
+            return share
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def shares(self, session_id: str) -> list[ShareRecord]:
         """Read a session's links, newest first."""
@@ -76,22 +80,28 @@ class SqlShares:
 
         await self._database.write(work)
 
-    async def add_comment(self, comment: ShareComment, *, most: int) -> None:
+    async def add_comment(self, comment: ShareComment, *, most: int) -> ShareComment:
         """Insert a comment; see `ShareStore.add_comment`."""
         mine = (_H.session_id == comment.session_id, _H.id == comment.share_id)
         # before the link's row, as whoever deletes the session does
         session = select(_S.id).where(_S.id == comment.session_id).with_for_update(read=True, key_share=True)
+        # the link's row is the turn: of two of one id at once, one finds what the other made
+        link = select(_H.id).where(*mine).with_for_update(key_share=True)
+        made = select(schema.share_comments).where(_C.session_id == comment.session_id, _C.id == comment.id)
         counted = update(schema.shares).where(*mine, _H.commented < most).values(commented=_H.commented + 1)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> ShareComment:
             connection.execute(session)
+            if connection.execute(link).first() is None:
+                raise no_such("share", comment.share_id)
+            if (before := connection.execute(made).first()) is not None:
+                return record(ShareComment, before)
             if connection.execute(counted.returning(_H.id)).first() is None:
-                if connection.execute(select(_H.id).where(*mine)).first() is None:
-                    raise no_such("share", comment.share_id)
                 raise too_many_comments(most)
             connection.execute(insert(schema.share_comments).values(columns(comment)))
+            return comment
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def share_comments(self, session_id: str, share_id: str) -> list[ShareComment]:
         """Read what was said with a link, oldest first."""

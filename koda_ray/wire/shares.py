@@ -66,7 +66,7 @@ class ShareView(Model):
 
 
 class ShareCreated(ShareView):
-    """A link that was just made. Its ``token``, and ``url`` with it, are told this once.
+    """A link that was just made. Its ``token``, and ``url`` with it, are told with it and never again.
 
     ``url`` is a page that shows the video, and ``url`` with ``/embed`` after it one for a frame in any other page.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,10 +12,11 @@ import httpx
 import pytest
 
 from koda_ray.client import KodaClient
-from koda_ray.errors import InvalidInput, KodaError, LimitReached, NotFound, StorageError
+from koda_ray.errors import Conflict, InvalidInput, KodaError, LimitReached, NotFound, StorageError
+from koda_ray.serve.once import share_token
 from koda_ray.state.rows import key_hash
 from koda_ray.types import now
-from koda_ray.wire import MAX_COMMENT_CHARS, MAX_SHARES, ShareCreated
+from koda_ray.wire import MAX_COMMENT_CHARS, MAX_SHARES, MakeShare, ShareCreated
 
 from .test_sessions import PROMPT, until
 from .test_versions import with_versions
@@ -245,6 +247,72 @@ async def test_a_session_has_so_many_links(koda: World, client: KodaClient) -> N
         await client.share(session_id, lasts_s=1)
     with pytest.raises(KodaError):
         await client.share(session_id, label="x" * 101)
+
+
+async def test_one_key_makes_one_link_and_tells_its_token_again(koda: World, client: KodaClient) -> None:
+    session_id, other = await with_versions(koda, client, "red"), await with_versions(koda, client)
+    first = await client.share(session_id, label="for Bob", lasts_s=600, key="one")
+    await client.accept(session_id)
+    await until(client, session_id, "complete")
+    assert (await client.share(session_id)).job != first.job
+    assert await client.share(session_id, label="for Bob", lasts_s=600, key="one") == first, "also of a video before"
+    for else_asked in (
+        client.share(session_id, label="for Ann", lasts_s=600, key="one"),
+        client.share(session_id, label="for Bob", lasts_s=601, key="one"),
+        client.share(session_id, label="for Bob", lasts_s=600, comments=True, key="one"),
+        client.share(session_id, label="for Bob", lasts_s=600, job=first.job, key="one"),
+    ):
+        with pytest.raises(Conflict, match=f"used for another link \\({first.id}\\); use a new key"):
+            await else_asked
+    assert len((await client.shares(session_id)).shares) == 2
+    assert (await client.share(other, label="for Bob", lasts_s=600, key="one")).id != first.id, "a key is a session's"
+
+
+async def test_two_requests_at_once_make_one_link(koda: World, client: KodaClient) -> None:
+    session_id = await with_versions(koda, client)
+    made = await asyncio.gather(*(client.share(session_id, key="one") for _ in range(6)))
+    assert len({each.token for each in made}) == 1
+    assert [each.id for each in (await client.shares(session_id)).shares] == [made[0].id]
+
+
+async def test_a_revoked_link_does_not_come_back_with_its_key(koda: World, client: KodaClient) -> None:
+    session_id = await with_versions(koda, client)
+    first = await client.share(session_id, key="one")
+    await client.revoke_share(session_id, first.id)
+    again = await client.share(session_id, key="one")
+    assert again.id == first.id and again.token != first.token
+    with pytest.raises(NotFound):
+        await client.shared(first.token)
+
+
+async def test_a_token_is_the_servers_own(koda: World, client: KodaClient) -> None:
+    """Who knows the id, the key and what was asked for does not know the token."""
+    session_id = await with_versions(koda, client)
+    made = await client.share(session_id, key="one")
+    asked = MakeShare()
+    guessed = share_token(b"another server's key", made.id, made.created_at, key="one", asked=asked)
+    ours = share_token(koda.deps.signer.key, made.id, made.created_at, key="one", asked=asked)
+    assert ours == made.token != guessed
+
+
+async def test_one_key_leaves_one_comment_with_its_link(koda: World, client: KodaClient) -> None:
+    session_id = await with_versions(koda, client)
+    made, other = await client.share(session_id, comments=True), await client.share(session_id, comments=True)
+    said = await asyncio.gather(*(client.comment(made.token, "slower", at=1.5, key="one") for _ in range(3)))
+    assert said[0] == said[1] == said[2] == await client.comment(made.token, "slower", at=1.5, key="one")
+    for else_said in (
+        client.comment(made.token, "faster", at=1.5, key="one"),
+        client.comment(made.token, "slower", key="one"),
+        client.comment(made.token, "slower", at=1.5, name="Bob", key="one"),
+    ):
+        with pytest.raises(Conflict, match="used for another comment with this link; use a new key") as refused:
+            await else_said
+        assert "slower" not in str(refused.value.context)
+    assert (await client.comment(other.token, "slower", at=1.5, key="one")).id != said[0].id, "a key is a link's"
+    detail = await client.share_comments(session_id, made.id)
+    assert detail.said == (said[0],) and detail.commented == 1
+    await client.comment(made.token, "slower", at=1.5)
+    assert (await client.share_comments(session_id, made.id)).commented == 2, "without a key each is its own"
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -16,9 +16,10 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from koda_ray.errors import InvalidInput, NotFound
-from koda_ray.serve.context import Deps
+from koda_ray.serve.context import Deps, IdempotencyKey
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import Representation, blob_response
+from koda_ray.serve.once import check_same_comment, comment_name
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.rates import Rates
@@ -28,7 +29,7 @@ from koda_ray.serve.signing import Forbidden
 from koda_ray.serve.views import spec_of
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.shares import ShareComment, ShareRecord
-from koda_ray.types import new_id, now
+from koda_ray.types import now
 from koda_ray.wire import MAX_COMMENTS, MakeComment, ShareCommentView, SharedVideo
 
 __all__ = ["MAX_COMMENT_BYTES", "LinkUse", "router"]
@@ -139,10 +140,13 @@ async def get_shared_thumbnail(found: _Opened, request: Request, deps: Deps) -> 
     operation_id="comment",
     summary="Say something of what a link shows",
     status_code=201,
-    responses=responses(403, 404, 413, 422, 429),
+    responses=responses(403, 404, 409, 413, 422, 429),
 )
-async def comment(body: MakeComment, found: _Opened, deps: Deps) -> ShareCommentView:
-    """Leave plain text for whoever made the link; nobody else reads it."""
+async def comment(body: MakeComment, found: _Opened, key: IdempotencyKey, deps: Deps) -> ShareCommentView:
+    """Leave plain text for whoever made the link; nobody else reads it.
+
+    An idempotency key is the link's: whoever else has that does not use it for something else.
+    """
     share = found.share
     if not share.commenting:
         raise Forbidden("whoever made this link takes no comments with it", code="COMMENTS_CLOSED")
@@ -151,7 +155,7 @@ async def comment(body: MakeComment, found: _Opened, deps: Deps) -> ShareComment
         raise InvalidInput("text: there is nothing in it that can be read", context={"field": "text"})
     found.shown.comments.take(share.id)
     said = ShareComment(
-        id=new_id("cmt"),
+        id=comment_name(share.id, key),
         session_id=share.session_id,
         share_id=share.id,
         user_id=share.user_id,
@@ -161,10 +165,11 @@ async def comment(body: MakeComment, found: _Opened, deps: Deps) -> ShareComment
         created_at=now(),
     )
     try:
-        await deps.store.add_comment(said, most=MAX_COMMENTS)
+        made = await deps.store.add_comment(said, most=MAX_COMMENTS)
     except NotFound:
         raise _nothing() from None
-    return comment_view(said)
+    check_same_comment(made, said, key)
+    return comment_view(made)
 
 
 async def _sent(request: Request, deps: ApiDeps, key: str, shown: Representation) -> Response:

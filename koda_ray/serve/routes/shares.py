@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.errors import NotFound
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession
+from koda_ray.serve.once import same_token, share_name, share_token
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.media import finished_render
 from koda_ray.state.rows import key_hash
-from koda_ray.state.shares import ShareComment, ShareRecord, new_token
-from koda_ray.types import new_id, now
+from koda_ray.state.shares import ShareComment, ShareRecord
+from koda_ray.types import now
 from koda_ray.wire import (
     MAX_COMMENTS,
     MAX_SHARES,
@@ -38,27 +40,32 @@ _ShareId = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-
     operation_id="createShare",
     summary="Make a link to a video",
     status_code=201,
-    responses=responses(401, 404, 413, 422, 429),
+    responses=responses(401, 404, 409, 413, 422, 429),
 )
-async def create_share(body: MakeShare, row: OwnSession, deps: Deps) -> ShareCreated:
+async def create_share(body: MakeShare, row: OwnSession, key: IdempotencyKey, deps: Deps) -> ShareCreated:
     """Make a link with which anybody sees one video, and nothing else of the session, until it ends or is revoked.
 
-    Its token is told this once, and only a hash of it is kept.
+    Only a hash of its token is kept, so that it is told to nobody else, and again only to this request with its key.
     """
-    job = await finished_render(deps, row, None, body.job)
-    token, at = new_token(), now()
-    share = ShareRecord(
-        id=new_id("shr"),
-        session_id=row.id,
-        user_id=row.user_id,
-        token_hash=key_hash(token),
-        job_id=job.id,
-        label=" ".join(body.label.split()),
-        commenting=body.comments,
-        expires_at=None if body.lasts_s is None else at + timedelta(seconds=body.lasts_s),
-        created_at=at,
-    )
-    await deps.store.create_share(share, most=MAX_SHARES)
+    share_id = share_name(row.id, key)
+    try:
+        share = await deps.store.share(row.id, share_id)
+    except NotFound:
+        job, at = await finished_render(deps, row, None, body.job), now()
+        token = share_token(deps.signer.key, share_id, at, key=key, asked=body)
+        made = ShareRecord(
+            id=share_id,
+            session_id=row.id,
+            user_id=row.user_id,
+            token_hash=key_hash(token),
+            job_id=job.id,
+            label=" ".join(body.label.split()),
+            commenting=body.comments,
+            expires_at=None if body.lasts_s is None else at + timedelta(seconds=body.lasts_s),
+            created_at=at,
+        )
+        share = await deps.store.create_share(made, most=MAX_SHARES)
+    token = same_token(deps.signer.key, share, key=key, asked=body)
     return ShareCreated(**_told(share), token=token, url=f"/w/{token}")
 
 

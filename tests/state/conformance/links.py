@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ import pytest
 from koda_ray.errors import LimitReached, NotFound
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.rows import key_hash
-from koda_ray.state.shares import ShareComment, ShareRecord, new_token
+from koda_ray.state.shares import ShareComment, ShareRecord
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state.records import WORDS, active_session
@@ -19,6 +20,10 @@ from tests.state.records import WORDS, active_session
 __all__ = ["LinkConformance", "link"]
 
 MANY = 50
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 def link(of: SessionRecord, token: str = "", *, until: datetime | None = None, job_id: str = "job_1") -> ShareRecord:
@@ -94,17 +99,32 @@ class LinkConformance:
     async def test_a_session_has_so_many_links_and_a_link_so_many_comments(self, store: Store) -> None:
         mine = await active_session(store)
         made = await asyncio.gather(*(store.create_share(link(mine), most=2) for _ in range(4)), return_exceptions=True)
-        assert [type(each) for each in made if each is not None] == [LimitReached] * 2
+        assert [type(each) for each in made if not isinstance(each, ShareRecord)] == [LimitReached] * 2
         share, _ = await store.shares(mine.id)
         told = await asyncio.gather(
             *(store.add_comment(said(share, f"{number}"), most=3) for number in range(5)), return_exceptions=True
         )
-        assert [type(each) for each in told if each is not None] == [LimitReached] * 2
+        assert [type(each) for each in told if not isinstance(each, ShareComment)] == [LimitReached] * 2
         found = await store.share_comments(mine.id, share.id)
         assert len(found) == 3 == (await store.share(mine.id, share.id)).commented
         assert found == sorted(found, key=lambda each: each.created_at) and found[0].at_s == 1.25
         with pytest.raises(NotFound):
             await store.create_share(replace(link(mine), user_id="bob"), most=MANY)
+
+    async def test_what_is_there_under_an_id_is_what_was_made_first(self, store: Store) -> None:
+        mine = await active_session(store)
+        first = replace(link(mine, "first"), label="first")
+        links = [first, *(replace(link(mine), id=first.id, label=f"{number}") for number in range(3))]
+        made = await asyncio.gather(*(store.create_share(each, most=1) for each in links))
+        (there,) = await store.shares(mine.id)
+        assert all(each == there for each in made) and there.id == first.id
+        texts = [said(there, f"{number}") for number in range(4)]
+        told = await asyncio.gather(*(store.add_comment(replace(each, id="cmt_1"), most=1) for each in texts))
+        (kept,) = await store.share_comments(mine.id, there.id)
+        assert {each.text for each in told} == {kept.text} and (await store.share(mine.id, there.id)).commented == 1
+        assert await store.add_comment(replace(texts[0], id="cmt_1"), most=1) == kept, "however many there are"
+        with pytest.raises(LimitReached):
+            await store.add_comment(texts[0], most=1)
 
     async def test_links_go_with_their_session_and_show_nothing_of_a_discarded_one(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)
