@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 from starlette.responses import HTMLResponse
 
 from koda_ray.client import KodaClient
@@ -127,6 +127,39 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             await guest.reload()
             await expect(guest.get_by_role("heading", name="There is nothing to see here")).to_be_visible()
     assert closed.directory.activations == woken
+
+
+async def test_what_is_sent_again_because_its_answer_was_lost_is_there_once(
+    closed: World, session_id: str, browser: Browser
+) -> None:
+    async def unheard(route: Route) -> None:
+        await route.fetch()  # it is done, and nobody hears of it
+        await route.abort()
+
+    async with owning(browser, closed, f"/s/{session_id}") as page:
+        await page.get_by_role("button", name="Share").first.click()
+        dialog = page.get_by_role("dialog", name="Share this video")
+        await dialog.get_by_label("They may comment").set_checked(True)
+        await page.route("**/shares", lambda each: unheard(each) if each.request.method == "POST" else each.continue_())
+        await dialog.get_by_role("button", name="Make a link").click()
+        await expect(dialog.get_by_role("alert").first).to_contain_text("The server does not answer")
+        await page.unroute("**/shares")
+        await dialog.get_by_role("button", name="Make a link").click()
+        address = await dialog.get_by_label("The link", exact=True).input_value()
+        async with looking(browser, address) as guest, KodaClient(closed.url, key=KEY) as client:
+            (share,) = (await client.shares(session_id)).shares
+            await guest.route("**/comments", unheard)
+            await guest.get_by_label("Your comment").fill("Slower here")
+            await guest.get_by_role("button", name="Send").click()
+            await expect(guest.get_by_role("alert")).to_contain_text("The server does not answer")
+            await guest.unroute("**/comments")
+            await guest.get_by_role("button", name="Send").click()
+            await expect(guest.get_by_role("list", name="What you said").get_by_role("listitem")).to_have_count(1)
+            assert [each.text for each in (await client.share_comments(session_id, share.id)).said] == ["Slower here"]
+            # once it is answered, the same words are another comment
+            await guest.get_by_label("Your comment").fill("Slower here")
+            await guest.get_by_role("button", name="Send").click()
+            await expect(guest.get_by_role("list", name="What you said").get_by_role("listitem")).to_have_count(2)
 
 
 async def test_the_keyboard_alone_makes_and_revokes_and_escape_leaves_one_thing(

@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -63,9 +64,13 @@ function Making({ sessionId, job, made, again }: MakingProps) {
   const [lasts, setLasts] = useState<number | null>(7 * DAY_S);
   const [comments, setComments] = useState(true);
   const [label, setLabel] = useState('');
+  const [attempt] = useState(() => new Attempt());
   const making = useMutation<ShareCreated, Problem>({
-    mutationFn: () =>
-      ask(`/v1/sessions/${sessionId}/shares`, { method: 'POST', body: { ...(job ? { job } : {}), label, comments, lastsS: lasts } }),
+    mutationFn: () => {
+      const body = { ...(job ? { job } : {}), label, comments, lastsS: lasts };
+      return ask(`/v1/sessions/${sessionId}/shares`, { method: 'POST', key: attempt.keyOf(body), body });
+    },
+    onSettled: (_, problem) => attempt.ended(problem ?? undefined),
     onSuccess: async (link) => {
       made(link);
       await client.invalidateQueries({ queryKey: ['shares', sessionId] });

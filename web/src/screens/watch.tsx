@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { Attempt } from '../api/attempt';
 import { ask, Problem, type Schemas } from '../api/client';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
@@ -146,8 +147,11 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
   const field = useRef<HTMLTextAreaElement>(null);
   const isUnderWay = useRef(false); // a double click is one comment
   const frame = frameAt(time, fps);
+  const [attempt] = useState(() => new Attempt());
   const sending = useMutation<ShareCommentView, Problem, { text: string; name: string; at: number | null }>({
-    mutationFn: (comment) => ask(`${shared(token)}/comments`, { method: 'POST', body: comment, credentials: 'omit' }),
+    mutationFn: (comment) =>
+      ask(`${shared(token)}/comments`, { method: 'POST', key: attempt.keyOf(comment), body: comment, credentials: 'omit' }),
+    onSettled: (_, problem) => attempt.ended(problem ?? undefined),
     onSuccess: (comment, sent) => {
       setText((typed) => (typed === sent.text ? '' : typed));
       setSaid((before) => [...before, comment]);
