@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from koda_ray.errors import InvalidInput
 from koda_ray.model_names import VENDORS, Fallbacks, Vendor, fallbacks_in, model_name
+from koda_ray.origins import origins_in
 from koda_ray.prices import Price, Prices
 from koda_ray.types import Budget
 
@@ -241,6 +242,7 @@ class Settings(Places):
     port: int = Field(8420, ge=0, le=65535, validation_alias="KODA_PORT")
     preview_port: int = Field(8421, ge=0, le=65535, validation_alias="KODA_PREVIEW_PORT")
     preview_origin: str | None = Field(None, pattern=r"^https?://[\w.:\[\]-]+$", validation_alias="KODA_PREVIEW_ORIGIN")
+    allowed_origins: str = Field("", validation_alias="KODA_ALLOWED_ORIGINS")
     api_keys: SecretStr | None = Field(None, validation_alias="KODA_API_KEYS")
     operators: str = Field("local", validation_alias="KODA_OPERATORS")
     keys_required: bool = Field(False, validation_alias="KODA_KEYS_REQUIRED")
@@ -309,6 +311,7 @@ class Settings(Places):
             )
         if self.database_provider == "turso" and not self.turso_url:
             raise InvalidInput("DATABASE_PROVIDER=turso needs TURSO_URL (libsql://...)")
+        origins_in(self.allowed_origins)
         if self.sandbox_provider == "e2b" and self.e2b_api_key is None:
             raise InvalidInput("SANDBOX_PROVIDER=e2b needs E2B_API_KEY; set it, or use another provider")
         modal = {"MODAL_TOKEN_ID": self.modal_token_id, "MODAL_TOKEN_SECRET": self.modal_token_secret,
@@ -404,6 +407,11 @@ class Settings(Places):
     def fallbacks(self) -> Fallbacks:
         """The models that are asked where the one that should answer cannot, in order, by the error's code."""
         return fallbacks_in(self.fallback_models)
+
+    @property
+    def other_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may use the API with a key, and show previews in a frame; see `origins_in`."""
+        return origins_in(self.allowed_origins)
 
     @property
     def hook_names(self) -> tuple[str, ...]:
