@@ -136,6 +136,7 @@ class Koda:
     read_file = _once(KodaClient.read_file)
     download_source = _once(KodaClient.download_source)
     download = _once(KodaClient.download)
+    media = _once(KodaClient.media)
     preview = _once(KodaClient.preview)
     still = _once(KodaClient.still)
     share = _once(KodaClient.share)

@@ -44,6 +44,7 @@ from koda_ray.wire import (
     JobView,
     LabelSession,
     LabelVersion,
+    MediaLinks,
     Message,
     OwnAssetPage,
     PlanEdits,
@@ -437,6 +438,17 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
         """
         params = {"kind": kind} if kind else {}
         return await self._fetch(f"{_session(session_id)}/{what}", target, params=params, on_bytes=on_bytes)
+
+    async def media(
+        self, session_id: str, *, kind: Literal["preview", "final"] | None = None, job: str | None = None
+    ) -> MediaLinks:
+        """Get addresses, below the server's, that show a video and its picture without a key for an hour or more.
+
+        Raises:
+            NotFound: There is no such session, or no such video of it yet (VIDEO_NOT_READY).
+        """
+        params = {name: value for name, value in (("kind", kind), ("job", job)) if value is not None}
+        return await self._get(f"{_session(session_id)}/media", MediaLinks, params=params)
 
     async def preview(self, session_id: str, *, edit: bool = False) -> PreviewLink:
         """Start the running page where needed, and get its address for an hour: to look, or with ``edit`` to write."""

@@ -26,14 +26,14 @@ _RANGE = {
 }
 _STALLED = "The body did not come in time"
 _PUBLIC = {"/v1/health", "/v1/ready"}
-_SHARED = "/v1/shares/"
-"""What the token of a link gives: there it is the key."""
+_BY_TOKEN = ("/v1/shares/", "/v1/media/")
+"""What is given to whoever has the token of an address: there it is the key."""
 _DOCUMENTS = ("/v1/openapi.json", "/docs")
 
 
 def is_public(path: str) -> bool:
-    """Whether an address is for everybody: whether the server works, what its API is, the page, and what links show."""
-    return path in _PUBLIC or path in _DOCUMENTS or path.startswith(("/docs/", _SHARED)) or is_page(path)
+    """Whether an address is for everybody: whether the server works, what its API is, the page, what links show."""
+    return path in _PUBLIC or path in _DOCUMENTS or path.startswith(("/docs/", *_BY_TOKEN)) or is_page(path)
 
 
 def describe(app: FastAPI, *, extra_models: tuple[type[BaseModel], ...]) -> None:
@@ -75,7 +75,7 @@ def _complete(schema: dict[str, Any], extra_models: tuple[type[BaseModel], ...])
             _streams(operation["responses"])
             if "206" in operation["responses"]:
                 operation.setdefault("parameters", []).append(_RANGE)
-            if path not in _PUBLIC and not path.startswith(_SHARED):
+            if path not in _PUBLIC and not path.startswith(_BY_TOKEN):
                 # without a key a request is the local user's, where no keys are set up
                 operation["security"] = [{"key": []}, {}]
     return schema

@@ -59,7 +59,7 @@ USED = READ | {404, 409, 429, 502, 503}
 """What using a sandbox or an image of one's own may be refused with: its provider has a say then, too."""
 _SHORT_CHARS = 40
 _LONGEST_WAIT_S = 86_400
-_TOKEN = re.compile(r"^(/v1/shares|/w)/[^/]*")
+_TOKEN = re.compile(r"^(/v1/shares|/v1/media|/w)/[^/]*")
 _log = get_logger(__name__)
 
 

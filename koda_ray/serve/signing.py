@@ -23,7 +23,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.types import now
 
-__all__ = ["DEV_SERVER", "PREVIEW_TTL_S", "Forbidden", "Grant", "Signer", "signing_key"]
+__all__ = ["DEV_SERVER", "PREVIEW_TTL_S", "Forbidden", "Grant", "Signer", "mac_of", "signing_key"]
 
 PREVIEW_TTL_S = 3600.0
 DEV_SERVER = 0
@@ -126,8 +126,13 @@ class Signer:
         )
 
     def _mac(self, body: str) -> str:
-        digest = hmac.new(self.key, b"koda preview v1\0" + body.encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(digest[:_MAC_BYTES]).decode().rstrip("=")
+        return mac_of(self.key, "preview v1", body)
+
+
+def mac_of(key: bytes, use: str, body: str) -> str:
+    """Return what proves that whoever has a key wrote something for one use, as text for addresses."""
+    digest = hmac.new(key, f"koda {use}\0{body}".encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest[:_MAC_BYTES]).decode().rstrip("=")
 
 
 def signing_key(settings: Settings) -> bytes:

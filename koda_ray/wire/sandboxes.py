@@ -20,6 +20,7 @@ __all__ = [
     "ImageList",
     "ImageView",
     "LaunchProcess",
+    "MediaLinks",
     "PreviewLink",
     "ProcessList",
     "ProcessOutput",
@@ -176,6 +177,15 @@ class StillView(Model):
     url: str
     at_s: float
     duration_s: float | None = None
+
+
+class MediaLinks(Model):
+    """Where a video and its picture are seen by whoever has the address, until ``expiresAt``; ``job`` made them."""
+
+    job: str
+    video_url: str
+    thumbnail_url: str
+    expires_at: datetime
 
 
 class FileChangeView(Model):

@@ -70,6 +70,9 @@ OPERATIONS = {
     "readFile": ("get", "/v1/sessions/{session_id}/files/{path}"),
     "getVideo": ("get", "/v1/sessions/{session_id}/video"),
     "getThumbnail": ("get", "/v1/sessions/{session_id}/thumbnail"),
+    "getMedia": ("get", "/v1/sessions/{session_id}/media"),
+    "getVideoByAddress": ("get", "/v1/media/{token}/video"),
+    "getThumbnailByAddress": ("get", "/v1/media/{token}/thumbnail"),
     "getPicture": ("get", "/v1/sessions/{session_id}/pictures/{digest}"),
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
@@ -188,11 +191,16 @@ async def test_commands_answer_202_and_take_a_key(described: dict[str, Any]) -> 
         operation = described["paths"][path][method]
         assert "202" in operation["responses"] and "409" in operation["responses"]
         assert "idempotency-key" in [parameter["name"] for parameter in operation["parameters"]]
+    for name in ("createShare", "comment"):
+        method, path = OPERATIONS[name]
+        operation = described["paths"][path][method]
+        assert "409" in operation["responses"]
+        assert "idempotency-key" in [parameter["name"] for parameter in operation["parameters"]]
 
 
 async def test_keys_are_described(described: dict[str, Any]) -> None:
     assert described["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
-    for path in ("/v1/health", "/v1/shares/{token}"):
+    for path in ("/v1/health", "/v1/shares/{token}", "/v1/media/{token}/video"):
         assert "security" not in described["paths"][path]["get"]
     assert {"key": []} in described["paths"]["/v1/sessions"]["post"]["security"]
 

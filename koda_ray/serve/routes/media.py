@@ -16,7 +16,16 @@ from koda_ray.serve.problem import responses
 from koda_ray.state.keys import picture_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, SessionRecord
 
-__all__ = ["finished_render", "picture_of", "router", "video_key_of", "video_of"]
+__all__ = [
+    "Download",
+    "JobParam",
+    "KindParam",
+    "finished_render",
+    "picture_of",
+    "router",
+    "video_key_of",
+    "video_of",
+]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
 Kind = Literal["preview", "final"] | None

@@ -1,0 +1,117 @@
+"""Videos and pictures that are seen by address alone, for pages whose ``<img>`` and ``<video>`` bring no key.
+
+Whoever may see a session asks for such addresses (`koda_ray.serve.media_links`); what is behind one is sent to whoever
+has it, and counts among its user's requests as if they had asked for it with their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from koda_ray.serve.context import Deps, OwnSession, streams_of
+from koda_ray.serve.media import REDIRECTED, Representation, blob_response
+from koda_ray.serve.media_links import MediaGrant, MediaSigner
+from koda_ray.serve.problem import responses
+from koda_ray.serve.routes.media import (
+    Download,
+    JobParam,
+    KindParam,
+    finished_render,
+    picture_of,
+    video_key_of,
+    video_of,
+)
+from koda_ray.state.records import JobRecord
+from koda_ray.wire import MediaLinks
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["media"])
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+_ANYWHERE = {
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex",
+}
+"""It is for pages of other origins, also those that take nothing unasked; and its address is told to nobody."""
+_Token = Annotated[str, Path(max_length=400, description="As `getMedia` gave it")]
+
+
+@router.get(
+    "/sessions/{session_id}/media",
+    operation_id="getMedia",
+    summary="Get addresses that show a video and its picture without a key",
+    responses=responses(401, 404, 422),
+)
+async def get_media(
+    row: OwnSession, deps: Deps, response: Response, kind: KindParam = None, job: JobParam = None
+) -> MediaLinks:
+    """Return where whoever has the address sees the video, or its picture, for an hour at least.
+
+    For `<video>` and `<img>` in pages of other origins (KODA_ALLOWED_ORIGINS), which bring neither key nor cookie.
+    """
+    found = await finished_render(deps, row, kind, job)
+    grant = MediaGrant(session_id=row.id, user_id=row.user_id, job_id=found.id)
+    token, expires_at = MediaSigner(deps.signer.key).sign(grant)
+    response.headers["Cache-Control"] = "no-store"
+    base = f"{router.prefix}/media/{token}"
+    return MediaLinks(job=found.id, video_url=f"{base}/video", thumbnail_url=f"{base}/thumbnail", expires_at=expires_at)
+
+
+async def _granted(token: _Token, request: Request, deps: Deps) -> AsyncIterator[JobRecord]:
+    grant = MediaSigner(deps.signer.key).check(token)
+    with streams_of(request).asked(grant.user_id):
+        row = await deps.store.get_session(grant.session_id, user_id=grant.user_id)
+        yield await finished_render(deps, row, None, grant.job_id)
+
+
+_Granted = Annotated[JobRecord, Depends(_granted)]
+
+
+@router.get(
+    "/media/{token}/video",
+    operation_id="getVideoByAddress",
+    summary="Watch or download a video by its address alone",
+    response_class=Response,
+    responses={
+        200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
+        206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
+        304: {"description": "You have it already"},
+        **REDIRECTED,
+        **responses(403, 404, 416, 422, 429),
+    },
+)
+@router.head("/media/{token}/video", include_in_schema=False)
+async def get_video(job: _Granted, request: Request, deps: Deps, download: Download = False) -> Response:
+    """Send the video, or the part that `Range` asks for."""
+    named = video_of(job, f"{job.session_id}-{job.kind}", download=download)
+    shown = replace(named, redirects=deps.settings.redirects_to_bucket)
+    return _for_anywhere(await blob_response(request, deps.storage, video_key_of(job), shown))
+
+
+@router.get(
+    "/media/{token}/thumbnail",
+    operation_id="getThumbnailByAddress",
+    summary="See a still picture by its address alone",
+    response_class=Response,
+    responses={
+        200: {"description": "The picture", "content": {"image/jpeg": _BYTES}},
+        **responses(403, 404, 422, 429),
+    },
+)
+@router.head("/media/{token}/thumbnail", include_in_schema=False)
+async def get_thumbnail(job: _Granted, request: Request, deps: Deps, download: Download = False) -> Response:
+    """Send the picture that stands for the video."""
+    shown = Representation(
+        media_type="image/jpeg", etag=f"{job.id}.jpg", filename=f"{job.session_id}-{job.kind}.jpg", download=download
+    )
+    return _for_anywhere(await blob_response(request, deps.storage, picture_of(job), shown))
+
+
+def _for_anywhere(response: Response) -> Response:
+    response.headers.update(_ANYWHERE)
+    return response
