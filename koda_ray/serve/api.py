@@ -22,6 +22,7 @@ from koda_ray.serve.arriving import BodyRoom
 from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.comparing import Comparing
+from koda_ray.serve.crossing import let_in
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
@@ -185,6 +186,7 @@ def create_app(
     app.state.folders = Unpacking(disk // 2, setting="KODA_UNPACKED_DISK_MB", share="a quarter")
     app.state.providers = providers
     problem.install(app)
+    let_in(app, deps.settings.other_origins)
     for module in (
         sessions,
         takes,
