@@ -48,7 +48,7 @@ from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.inflow import CALLBACK, TakenAsAsked
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_server import PreviewServer
-from koda_ray.serve.preview_sources import Sources, reaching
+from koda_ray.serve.preview_sources import Sources, Surroundings, reaching
 from koda_ray.serve.signing import Signer, signing_key
 from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.many_nodes import refuse_own_disk
@@ -347,7 +347,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
             signer,
             api_port=port,
             sources=Sources(reach=reaching(store, providers), pages=StoredPages(storage)),
-            origin=settings.preview_origin,
+            around=Surroundings.from_settings(settings),
         )
         server = PreviewServer(app)
         showing = asyncio.create_task(server.show(preview))

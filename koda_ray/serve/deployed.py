@@ -26,7 +26,7 @@ from koda_ray.serve.app import build, checked_settings
 from koda_ray.serve.held_port import hold_port
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_server import PreviewServer
-from koda_ray.serve.preview_sources import Sources, reaching
+from koda_ray.serve.preview_sources import Sources, Surroundings, reaching
 from koda_ray.serve.signing import Signer
 from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.many_nodes import refuse_own_disk
@@ -132,7 +132,7 @@ class _Showing:
             Signer.from_settings(settings),
             api_port=settings.port,
             sources=Sources(reach=reaching(store, Providers(settings, store)), pages=StoredPages(storage)),
-            origin=settings.preview_origin,
+            around=Surroundings.from_settings(settings),
         )
         self._held = hold_port("0.0.0.0", settings.preview_port, name="KODA_PREVIEW_PORT")
         self._task = asyncio.create_task(PreviewServer(app).show(self._held))

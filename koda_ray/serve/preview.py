@@ -51,11 +51,11 @@ from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.looking import only_looks
 from koda_ray.serve.preview_places import PreviewPlaces
-from koda_ray.serve.preview_sources import NOTHING_ELSE, Sources
+from koda_ray.serve.preview_sources import NOTHING_ELSE, ON_ITS_OWN, Sources, Surroundings
 from koda_ray.serve.preview_texts import replaced
 from koda_ray.serve.problem import error_response
 from koda_ray.serve.rates import SAFE_METHODS
-from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, around
+from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, page_around
 from koda_ray.serve.signing import Forbidden, Grant, Signer
 from koda_ray.serve.stalls import BodyDeadline
 from koda_ray.serve.streams import Watchers
@@ -107,7 +107,7 @@ class _Proxy:
     api_port: int
     watchers: Watchers | None
     sources: Sources
-    origin: str | None
+    around: Surroundings
     showing: Showing
     upstreams: dict[_Key, _Upstream] = field(default_factory=dict["_Key", _Upstream])
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -165,7 +165,7 @@ def create_preview_app(
     *,
     api_port: int,
     sources: Sources = NOTHING_ELSE,
-    origin: str | None = None,
+    around: Surroundings = ON_ITS_OWN,
     grace_s: float = GRACE_S,
 ) -> Starlette:
     """Build the preview's application.
@@ -175,11 +175,11 @@ def create_preview_app(
         signer: Checks the addresses that the API handed out.
         api_port: The API's port: pages of that port on the same host may show the preview in a frame.
         sources: What is shown beside sessions' dev servers.
-        origin: Where browsers find this application, if not where it is asked: somebody may stand in front of it.
+        around: Where browsers find this application, and which pages beside the API's may show it.
         grace_s: How long a page is shown that nobody is known to look at, in seconds.
     """
     watchers = None if directory is None else Watchers(directory)
-    proxy = _Proxy(directory, signer, api_port, watchers, sources, origin, Showing(grace_s=grace_s))
+    proxy = _Proxy(directory, signer, api_port, watchers, sources, around, Showing(grace_s=grace_s))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -250,7 +250,7 @@ def _whose(proxy: _Proxy, connection: HTTPConnection) -> str | None:
 
 def _peer(proxy: _Proxy, connection: HTTPConnection) -> str | None:
     """Return who asks, by its address; None where somebody stands in front, who may be several and take turns."""
-    return connection.client.host if connection.client is not None and proxy.origin is None else None
+    return connection.client.host if connection.client is not None and proxy.around.origin is None else None
 
 
 def _home(connection: HTTPConnection) -> str:
@@ -270,7 +270,7 @@ def _around(proxy: _Proxy, request: Request) -> Response:
     address = proxy.showing.begin(grant, peer=_peer(proxy, request))
     # a desktop's page is told in its query where its socket is
     inside = _target(request, f"/v/{address}/").replace(f"p/{token}/", f"v/{address}/")
-    page, headers = around(
+    page, headers = page_around(
         shown=inside, hold=f"/h/{token}/{address}", sockets=_sockets(proxy, request), parents=_parents(proxy, request)
     )
     return HTMLResponse(page, headers=headers)
@@ -300,7 +300,7 @@ def _belongs(proxy: _Proxy, request: Request) -> Response:
     found = urlsplit(request.headers.get("referer", ""))
     start, _, rest = found.path.removeprefix("/").partition("/")
     token = rest.partition("/")[0]
-    ours = urlsplit(proxy.origin).netloc if proxy.origin is not None else request.headers.get("host")
+    ours = urlsplit(proxy.around.origin).netloc if proxy.around.origin is not None else request.headers.get("host")
     if start not in ("p", "v") or found.netloc != ours:
         raise NotFound("there is no page at this address")
     peer = _peer(proxy, request)
@@ -424,7 +424,7 @@ def _host_of(proxy: _Proxy, connection: HTTPConnection) -> tuple[str, str, str]:
     Raises:
         InvalidInput: They are no name and port.
     """
-    url = connection.url if proxy.origin is None else urlsplit(proxy.origin)
+    url = connection.url if proxy.around.origin is None else urlsplit(proxy.around.origin)
     try:
         name, port = str(url.hostname), url.port
     except ValueError:
@@ -441,10 +441,10 @@ def _sockets(proxy: _Proxy, connection: HTTPConnection) -> str:
 
 
 def _parents(proxy: _Proxy, connection: HTTPConnection) -> str:
-    """Return the sources of pages that may show the preview in a frame: the API's, on the same host."""
+    """Return the sources of pages that may show the preview in a frame: the API's, on the same host, and named ones."""
     scheme, name, _ = _host_of(proxy, connection)
     names = {name, "127.0.0.1", "localhost"} if name in ("127.0.0.1", "localhost") else {name}
-    return " ".join(f"{scheme}://{each}:{proxy.api_port}" for each in sorted(names))
+    return " ".join([*(f"{scheme}://{each}:{proxy.api_port}" for each in sorted(names)), *proxy.around.framers])
 
 
 def _guard(proxy: _Proxy, connection: HTTPConnection, *, port: bool) -> dict[str, str]:

@@ -1,10 +1,15 @@
-"""What the preview's proxy shows beside sessions' dev servers: ports of people's own sandboxes, and stored pages."""
+"""What the preview's proxy shows beside sessions' dev servers, and what stands around it.
+
+Shown are ports of people's own sandboxes, and stored pages. Around it may be a proxy, and pages that frame it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Self
 
+from koda_ray.config import Settings
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.own_project import find_preview
 from koda_ray.sandbox.providers import Providers
@@ -13,7 +18,7 @@ from koda_ray.serve.signing import DEV_SERVER
 from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.store import Store
 
-__all__ = ["NOTHING_ELSE", "Sources", "reaching"]
+__all__ = ["NOTHING_ELSE", "ON_ITS_OWN", "Sources", "Surroundings", "reaching"]
 
 Reach = Callable[[str, str, int], Awaitable[PreviewEndpoint]]
 """Says where a sandbox's port answers, given the sandbox, its user and the port or DEV_SERVER."""
@@ -33,6 +38,27 @@ class Sources:
 
 
 NOTHING_ELSE = Sources()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What stands around the proxy.
+
+    Args:
+        origin: Where browsers find it, if not where it is asked: somebody may stand in front of it.
+        framers: The origins whose pages may show it in a frame, beside the API's own.
+    """
+
+    origin: str | None = None
+    framers: tuple[str, ...] = ()
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Have whoever may use the API from another origin show previews there."""
+        return cls(origin=settings.preview_origin, framers=settings.other_origins)
+
+
+ON_ITS_OWN = Surroundings()
 
 
 def reaching(store: Store, providers: Providers) -> Reach:

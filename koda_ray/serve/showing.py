@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from koda_ray.serve.signing import Forbidden, Grant
 from koda_ray.types import now
 
-__all__ = ["GRACE_S", "REFUSED", "Showing", "around"]
+__all__ = ["GRACE_S", "REFUSED", "Showing", "page_around"]
 
 GRACE_S = 30.0
 """How long a page is shown that nobody is known to look at, in seconds: until its socket is there, or there again."""
@@ -142,7 +142,7 @@ class Showing:
             found.over.set()
 
 
-def around(*, shown: str, hold: str, sockets: str, parents: str) -> tuple[str, dict[str, str]]:
+def page_around(*, shown: str, hold: str, sockets: str, parents: str) -> tuple[str, dict[str, str]]:
     """Return the page around what is shown, and its headers.
 
     Args:

@@ -26,7 +26,7 @@ from koda_ray.errors import InvalidInput, KodaError, NotFound
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint, Sandbox
 from koda_ray.sandbox.service import provider_from
 from koda_ray.serve.preview import create_preview_app
-from koda_ray.serve.preview_sources import Sources
+from koda_ray.serve.preview_sources import Sources, Surroundings
 from koda_ray.serve.signing import Forbidden, Signer, signing_key
 from koda_ray.types import new_id, now
 
@@ -142,7 +142,9 @@ async def test_a_passing_address_is_good_only_where_its_token_was_shown(tmp_path
         async def reach(sandbox_id: str, user_id: str, port: int) -> PreviewEndpoint:
             return PreviewEndpoint(url=inside, base="/")
 
-        app = create_preview_app(None, signer, api_port=1, sources=Sources(reach=reach), origin=origin)
+        app = create_preview_app(
+            None, signer, api_port=1, sources=Sources(reach=reach), around=Surroundings(origin=origin)
+        )
         async with (
             serving(app) as url,
             httpx.AsyncClient(trust_env=False, timeout=60) as here,
@@ -351,7 +353,9 @@ async def test_previews_are_on_the_origin_that_settings_name_whoever_stands_in_f
         koda.directory.socket_path = str(tmp_path / "nobody.sock")
         link = (await client.preview((await client.create(PROMPT)).session_id)).url
         assert link.startswith(f"{origin}/p/")
-        app = create_preview_app(koda.directory, koda.deps.signer, api_port=1, origin=koda.settings.preview_origin)
+        app = create_preview_app(
+            koda.directory, koda.deps.signer, api_port=1, around=Surroundings.from_settings(koda.settings)
+        )
         async with serving(app, port), httpx.AsyncClient(trust_env=False, timeout=60) as http:
             answer = await http.options(link, headers={"Host": "inside:8421"})  # as a proxy may send it
             policy = answer.headers["content-security-policy"]
@@ -365,3 +369,19 @@ async def test_previews_are_on_the_origin_that_settings_name_whoever_stands_in_f
     for wrong in ("preview.example.org", "https://preview.example.org/", "https://a b", "https://x;script-src"):
         with pytest.raises(InvalidInput, match="KODA_PREVIEW_ORIGIN"):
             Settings.model_validate({"KODA_PREVIEW_ORIGIN": wrong})
+
+
+async def test_named_origins_may_frame_it_and_nobody_else(tmp_path: Path) -> None:
+    named = "https://canvas.example.com"
+    async with world(tmp_path, KODA_ALLOWED_ORIGINS=named) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        koda.directory.socket_path = str(tmp_path / "nobody.sock")
+        path = urlsplit((await client.preview((await client.create(PROMPT)).session_id)).url).path
+        for around, framers in ((Surroundings.from_settings(koda.settings), f" {named}"), (Surroundings(), "")):
+            app = create_preview_app(koda.directory, koda.deps.signer, api_port=1, around=around)
+            async with serving(app) as url, httpx.AsyncClient(trust_env=False, timeout=60) as http:
+                ours = await http.get(url + path, headers={"Accept": "text/html"})
+                hostile = await http.options(url + path)
+            parents = f"http://127.0.0.1:1 http://localhost:1{framers}"
+            assert ours.headers["content-security-policy"].endswith(f"; frame-ancestors {parents}")
+            assert hostile.headers["content-security-policy"].endswith(f"; frame-ancestors 'self' {parents}")

@@ -28,8 +28,8 @@ async def open_preview(
     """Start the session's dev server where it does not run, and return where it can be seen for an hour.
 
     The page reloads itself as the agents write. Whoever has the address may look at it, in a window of its own; or in
-    an iframe of this API's origin, where the preview is on the same host (no KODA_PREVIEW_ORIGIN is set). With `edit`,
-    whoever has it may change the project, too.
+    an iframe of this API's origin, where the preview is on the same host (no KODA_PREVIEW_ORIGIN is set), or of an
+    origin that KODA_ALLOWED_ORIGINS names. With `edit`, whoever has it may change the project, too.
     """
     await may_wake(deps, row)
     await background_of(request).finish(deps.directory.preview(session_id=row.id, user_id=user))
