@@ -1,4 +1,5 @@
 /** A koda server as nodes use it: requests, one stream of events for all of them, and what is known of their sessions. */
+import { Addresses, type MediaLinks } from './addresses';
 import { ask, type Ask, commandKey } from './http';
 import { Makings } from './makings';
 import type { NodeSession } from './session';
@@ -8,7 +9,10 @@ import { Stream } from './stream';
 export interface KodaOptions {
   /** Where the server is, without a slash at its end; left out, it is where the page came from. */
   base?: string;
-  /** Sent with every request, such as a key. What a page shows by itself, pictures and videos, comes without: a cookie serves there. */
+  /**
+   * Sent with every request, such as a key: `() => ({ Authorization: 'Bearer …' })`. What a page shows by itself, pictures and
+   * videos, comes without; a server of another origin gives addresses that need none.
+   */
   headers?: () => Record<string, string>;
   credentials?: RequestCredentials;
   /** The address of a session's studio. */
@@ -39,6 +43,7 @@ export class Koda {
   readonly open: (sessionId: string) => void;
   /** What is being typed, by its place: a node that is out of sight for a while keeps it. */
   readonly drafts = new Map<string, string>();
+  private readonly addresses: Addresses;
   private readonly headers: () => Record<string, string>;
   private readonly credentials: RequestCredentials;
 
@@ -48,6 +53,10 @@ export class Koda {
     this.credentials = credentials;
     this.stream = stream ?? new Stream(this.base, headers, credentials);
     this.sessions = new Sessions(this.stream, (id) => this.ask<NodeSession>(`/v1/sessions/${id}`));
+    this.addresses = new Addresses(
+      (id, jobId) => this.ask<MediaLinks>(`/v1/sessions/${id}/media?job=${jobId}`),
+      (id) => this.sessions.shownAnew(id),
+    );
     this.studio = studio ?? ((id) => this.url(`/s/${id}`));
     this.open = open ?? ((id) => window.location.assign(this.studio(id)));
   }
@@ -81,8 +90,23 @@ export class Koda {
     return (await this.ask<{ id: string }>('/v1/assets', { method: 'POST', body })).id;
   }
 
-  /** The address of a session's video or poster, of one of its renders. */
-  media(sessionId: string, what: 'video' | 'thumbnail', jobId: string): string {
-    return this.url(`/v1/sessions/${sessionId}/${what}?job=${jobId}`);
+  /**
+   * The address of a session's video or poster, of one of its renders. Where the server has another origin than the page it is
+   * asked for, and undefined until it is there: whoever watches the session is told.
+   */
+  media(sessionId: string, what: 'video' | 'thumbnail', jobId: string, { download = false } = {}): string | undefined {
+    if (!this.isElsewhere()) return this.url(`/v1/sessions/${sessionId}/${what}?job=${jobId}${download ? '&download=true' : ''}`);
+    const links = this.addresses.of(sessionId, jobId);
+    const path = what === 'video' ? links?.videoUrl : links?.thumbnailUrl;
+    return path === undefined ? undefined : this.url(`${path}${download ? '?download=true' : ''}`);
+  }
+
+  /** Ask for another address where one that shows nothing any more is old; whether that was why. */
+  renew(sessionId: string, jobId: string): boolean {
+    return this.isElsewhere() && this.addresses.renew(sessionId, jobId);
+  }
+
+  private isElsewhere(): boolean {
+    return this.base !== '' && typeof location !== 'undefined' && new URL(this.base, location.href).origin !== location.origin;
   }
 }

@@ -27,10 +27,10 @@ export const animationGenerator: Entry = {
     const { session } = koda.sessions.seen(sessionOf(data as AnimationData));
     const made = session && shownOf(session.state);
     if (!session || !made?.jobId) return undefined;
-    const poster = koda.media(session.id, 'thumbnail', made.jobId);
+    const poster = koda.media(session.id, 'thumbnail', made.jobId) ?? '';
     const name = titleOf(session);
     if (handle === 'thumbnail') return { type: 'image', name, url: poster };
-    return { type: 'video', name, url: koda.media(session.id, 'video', made.jobId), poster };
+    return { type: 'video', name, url: koda.media(session.id, 'video', made.jobId) ?? '', poster };
   },
   // what cannot be a part of a page, such as frames in a zip, or is very large, is given by its preview, or its picture
   file: async (handle, data, koda) => {

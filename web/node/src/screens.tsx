@@ -1,11 +1,12 @@
 /** An animation in a node: what there is to see of it, and what it is somebody's turn to do. */
 import { type FormEvent, type KeyboardEvent, type ReactNode, useState } from 'react';
 import { useAround, useDraft } from './context';
+import { Film } from './film';
 import { Problem } from './http';
 import type { CommandName } from './koda';
-import { bytes, Button, clock, Fact, Icon, Said, seconds, Strip, useSeconds } from './parts';
+import { bytes, Button, clock, Fact, Icon, Said, seconds, useSeconds } from './parts';
 import type { Seen } from './sessions';
-import { type NodeSession, type Progress, shownOf } from './session';
+import type { NodeSession, Progress } from './session';
 
 type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
@@ -44,29 +45,6 @@ export function Screen({ session, seen }: { session: NodeSession; seen: Seen }) 
       <Said problem={problem ?? seen.problem} />
       {session.status === 'suspended' && !state.owes && <Fact>Asleep, as you left it. Whatever you do wakes it.</Fact>}
     </div>
-  );
-}
-
-function Film({ session }: { session: NodeSession }) {
-  const { koda } = useAround();
-  const { state } = session;
-  const made = shownOf(state);
-  if (!made?.jobId) return state.plan ? <Strip scenes={state.plan.scenes} /> : null;
-  const isOld = state.phase === 'executing';
-  return (
-    <video
-      key={made.jobId}
-      className="koda-film"
-      src={koda.media(session.id, 'video', made.jobId)}
-      poster={koda.media(session.id, 'thumbnail', made.jobId)}
-      style={state.plan?.width && state.plan.height ? { aspectRatio: `${state.plan.width} / ${state.plan.height}` } : undefined}
-      data-old={isOld || undefined}
-      aria-label={isOld ? 'As it was before; a new one is being made' : state.output?.videoUrl ? 'The finished video' : 'The preview'}
-      controls
-      loop
-      playsInline
-      preload="none"
-    />
   );
 }
 
@@ -240,7 +218,7 @@ function Result(props: Props) {
     <>
       <div className="koda-line">
         <Fact>{[output.duration && seconds(output.duration), output.resolution, output.fileSize && bytes(output.fileSize)].filter(Boolean).join(' · ')}</Fact>
-        <a className="koda-button koda-plain" href={`${koda.media(session.id, 'video', output.jobId)}&download=true`}>
+        <a className="koda-button koda-plain" href={koda.media(session.id, 'video', output.jobId, { download: true })}>
           <Icon name="down" /> Download
         </a>
       </div>

@@ -59,6 +59,12 @@ export class Sessions {
     };
   }
 
+  /** Have whoever shows a session show it anew, where what it is shown with has changed. */
+  shownAnew(id: string): void {
+    const one = this.held.get(id);
+    if (one) this.show(one, {});
+  }
+
   /** Read a session anew, as after a command. */
   reread(id: string): void {
     this.hold(id).reread();

@@ -1,7 +1,7 @@
 /** What goes through edges, and where it may go. */
 import type { HandleType, PluginHandle, PluginHandles } from './plugin';
 
-/** What a node gives at one of its handles: words, or a file by the address that shows it. */
+/** What a node gives at one of its handles: words, or a file by the address that shows it, empty until there is one. */
 export type Value =
   | { type: 'text'; text: string }
   | { type: 'image' | 'video' | 'audio'; name: string; url: string; poster?: string };
