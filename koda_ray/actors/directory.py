@@ -50,9 +50,9 @@ CALL_TIMEOUT_S = 60.0
 TAKEN_S = 15.0
 """How long a recorded command's session has to take it, in seconds, before its client is told that it waits."""
 PREVIEW_TIMEOUT_S = 120.0
-"""The same for a preview: a sandbox is filled and a dev server started."""
+"""How long a call for a preview may take, in seconds: a sandbox is filled and a dev server started."""
 PICTURE_TIMEOUT_S = 180.0
-"""The same for a picture of the page: a sandbox is filled, and the page built and shown in a browser."""
+"""How long one for a picture of the page may: a sandbox is filled, and the page built and shown in a browser."""
 END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0

@@ -132,7 +132,8 @@ class Sweep:
         """Go on where the step before ended.
 
         Returns:
-            The prefixes under which everything was removed.
+            What is gone: keys, and prefixes with everything below them; also the prefixes of sessions that were closed,
+            whose files the janitor removes.
 
         Raises:
             StorageError: Storage cannot be listed; the next step begins anew.

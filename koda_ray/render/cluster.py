@@ -97,7 +97,7 @@ class BrowserSlots:
 
 @cache
 def browsers_here() -> int:
-    """Return how many browsers this process's node runs at once, besides urgent ones, which are small."""
+    """Return how many browsers this process's node runs at once, with those for what somebody waits for."""
     me = cast("Any", ray.get_runtime_context()).get_node_id()
     slots = (CHROMIUM_RESOURCE, URGENT_RESOURCE)
     found = [node["Resources"] for node in _nodes() if node["NodeID"] == me]

@@ -46,7 +46,7 @@ class LocalExecutor:
     """Renders in this process. Close it when done: it keeps browsers.
 
     Args:
-        workers: How many units at once; `usual_browsers` when None.
+        workers: How many tasks at once; `usual_browsers` when None.
         chromium_path: The configured browser, if any.
         memory: How much a browser may use; its share of the machine's when None.
         graphics: What draws.
@@ -196,7 +196,7 @@ class LocalExecutor:
 
 
 def check_environment(task: CaptureTask, environment: Environment) -> None:
-    """Refuse a unit that was planned for another environment: one video never mixes two.
+    """Refuse a task that was planned for another environment: one video never mixes two.
 
     Raises:
         RenderError: They differ; another worker may be right.

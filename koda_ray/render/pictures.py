@@ -159,7 +159,7 @@ async def feed_of(units: Sequence[tuple[Path, int]], *, size: tuple[int, int], f
 
 
 async def join_pictures(units: Sequence[tuple[Path, int]], target: Path) -> None:
-    """Write the picture sequence: a zip with a file for each frame, and nothing in memory but one of them.
+    """Write the picture sequence: a zip with a file for each frame, and no more than two of them in memory.
 
     Raises:
         EncodeFailed: A unit is not one, or the file cannot be written.

@@ -23,7 +23,8 @@ _JOIN_S = 0.5
 class ProgressMeter:
     """Collects counts and tells them a few times a second; a context manager, so that its teller always ends.
 
-    Percent never falls within a pass; a replay starts a new pass and says so by starting again.
+    Percent falls where something is done anew: units that are tried again count from nothing, and so does everything in
+    a replay, which is a pass of its own.
 
     Args:
         frames_total: Frames of the video.

@@ -1,4 +1,4 @@
-"""The render executor on Ray: a unit is a task, a browser is a resource, and Ray retries nothing.
+"""The render executor on Ray: a run of units is a task, a browser is a resource, and Ray retries nothing.
 
 A capture is a streaming task: it yields counts of frames while it works and each unit's facts once that is stored, both
 small; frames stay in the worker. Expected failures are yielded too, as values, so that they arrive as what they are.
@@ -209,7 +209,7 @@ class RayExecutor:
     Where it has none that render yet, tasks wait at Ray, which makes a cluster grow that can.
 
     Args:
-        workers: How many units at once; the cluster's ``chromium`` resource when None.
+        workers: How many tasks at once; the cluster's ``chromium`` resource when None.
         most: How many browsers the cluster may grow to; it does not grow when None.
         chromium_path: The configured browser, if any; the same on every node.
         memory: How much a browser may use; its share of its node's when None.
@@ -250,7 +250,7 @@ class RayExecutor:
 
     @property
     def slots(self) -> Slots:
-        """How many units can be under way at once."""
+        """How many tasks can be under way at once."""
         return self._slots.slots
 
     @property

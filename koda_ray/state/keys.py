@@ -128,7 +128,7 @@ def sessions_prefix(user_id: str, project_id: str) -> str:
 
 
 def session_prefix(user_id: str, project_id: str, session_id: str) -> str:
-    """What belongs to one session alone."""
+    """What one session stored for itself; its forks name what they have from it by the same keys."""
     return f"{sessions_prefix(user_id, project_id)}/{_id(session_id)}"
 
 

@@ -1,6 +1,6 @@
 """The plan a person approves: scenes that add up to the film's length exactly.
 
-Lengths are counted in tenths of a second, as integers, so that the sum is the total and not nearly the total.
+Lengths are counted in hundredths of a second, as integers, so that the sum is the total and not nearly the total.
 """
 
 from __future__ import annotations
