@@ -25,14 +25,14 @@ from koda_ray.sandbox.image import AGENT_LABEL, agent_digest, build_image
 from koda_ray.sandbox.image_context import ImageContext
 from tests import dockerd
 
-__all__ = ["EnginePlace", "engine"]
+__all__ = ["EngineInUse", "engine"]
 
 _DATA = REPO_ROOT / ".koda" / "sandbox-image" / "engine"
 _NETWORK = ("--network", "none")
 
 
 @dataclass(frozen=True)
-class EnginePlace:
+class EngineInUse:
     """An engine that holds the image.
 
     ``image_s`` is what building the image took, 0 where it was there. ``folders`` are those in which it works.
@@ -87,7 +87,7 @@ class EnginePlace:
 
 
 @contextmanager
-def engine(settings: Settings) -> Generator[EnginePlace]:
+def engine(settings: Settings) -> Generator[EngineInUse]:
     """Have an engine with the image for the block.
 
     Raises:
@@ -95,14 +95,14 @@ def engine(settings: Settings) -> Generator[EnginePlace]:
     """
     found = Engine(settings.docker_host).probe(settings.sandbox_image)
     if found is not None and found.labels.get(AGENT_LABEL) == agent_digest():
-        yield EnginePlace(settings.docker_host or "unix:///var/run/docker.sock", settings.sandbox_image)
+        yield EngineInUse(settings.docker_host or "unix:///var/run/docker.sock", settings.sandbox_image)
         return
     why = dockerd.why_not()
     if why is not None:
         raise Missing(f"no engine holds {settings.sandbox_image}, and none of our own can be started: {why}")
     _DATA.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kb-") as folder, dockerd.started(Path(folder), data=_DATA) as address:
-        yield EnginePlace(address, settings.sandbox_image, _make_image(settings, address), (Path(folder), _DATA))
+        yield EngineInUse(address, settings.sandbox_image, _make_image(settings, address), (Path(folder), _DATA))
 
 
 def _make_image(settings: Settings, address: str) -> float:

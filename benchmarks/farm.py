@@ -16,7 +16,7 @@ from typing import Any
 
 import simpy
 
-from koda_ray.actors.coordinator import coordinators_for, room_for
+from koda_ray.actors.coordinator import coordinators_for, renders_at_once
 from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
@@ -82,7 +82,7 @@ class Farm:
         self._slots: Any = simpy.Resource(self.clock, browsers)
         self._head: Any = simpy.Resource(self.clock, 1)
         self._database: Any = simpy.Resource(self.clock, 1)
-        processes = coordinators_for(room_for(browsers, None))
+        processes = coordinators_for(renders_at_once(browsers, None))
         self._coordinators: list[Any] = [simpy.Resource(self.clock, 1) for _ in range(processes)]
 
     def one(self, spec: RenderSpec) -> float:
@@ -104,7 +104,7 @@ class Farm:
             while True:
                 yield from self._job(self._draw.choice(specs), place)
 
-        for place in range(room_for(self._browsers, None)):
+        for place in range(renders_at_once(self._browsers, None)):
             self.clock.process(lane(place))
         self.clock.run(warm_s)
         self.tally = BrowserTally()

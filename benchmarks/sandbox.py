@@ -33,7 +33,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from benchmarks.containers import EnginePlace, engine
+from benchmarks.containers import EngineInUse, engine
 from benchmarks.traces import Traces
 from koda_ray.config import Settings
 from koda_ray.errors import Missing
@@ -231,7 +231,7 @@ async def _figures(timed: TimedProvider, storage: Path, *, rounds: int, quick: b
     return figures | {"local_dev_server_ms": await timed.dev_server_ms()}
 
 
-async def _containers(place: EnginePlace, root: Path, *, rounds: int, quick: bool) -> dict[str, float]:
+async def _containers(place: EngineInUse, root: Path, *, rounds: int, quick: bool) -> dict[str, float]:
     def provider(*, runtime: str | None = None, warm: int = 0) -> DockerProvider:
         return DockerProvider(
             root=root, image=place.image, plan=ContainerPlan(runtime=runtime), address=place.address, warm=warm

@@ -28,7 +28,7 @@ __all__ = [
     "PACKAGE_REGISTRIES",
     "REPO_ROOT",
     "SANDBOX_IMAGE_FOLDER",
-    "Places",
+    "DatabaseSettings",
     "Settings",
     "data_dir",
     "env_file",
@@ -116,7 +116,7 @@ def env_file(environment: Mapping[str, str] | None = None) -> Path:
     return Path(named).absolute() if named else REPO_ROOT / ".env"
 
 
-class Places(BaseSettings):
+class DatabaseSettings(BaseSettings):
     """Where a server keeps its database: the one setting that whoever looks for a server needs, read as all are.
 
     Raises:
@@ -144,7 +144,7 @@ class Places(BaseSettings):
         return _place(value) if isinstance(value, Path) else value
 
 
-class Settings(Places):
+class Settings(DatabaseSettings):
     """Every setting of koda_ray. Durations in seconds, sizes in the unit their name ends with.
 
     Raises:

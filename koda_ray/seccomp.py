@@ -8,7 +8,7 @@ The filter can ask somebody instead of refusing by itself (``heard``; ``denials`
 that what was tried can be written down. Calls that are made only to look whether the kernel has something, as node's
 for io_uring, are refused in silence. A few more are in it that the kernel would refuse anyway, to be heard: devices,
 files that lend their owner's rights, another user's rights, raw sockets. And one kind is asked about and goes on to the
-kernel whatever is found, since no filter sees a path: other names of a file (``refusal`` says so by an error of 0).
+kernel whatever is found, since no filter sees a path: other names of a file (``call_refusal`` has 0 as its error).
 
 Another kernel tells whoever watches it of calls (``told``; gVisor's, ``gvisor_trace``), but of none that a filter has
 refused. So those are left to it that it refuses everybody who has no rights: nothing in a sandbox has any.
@@ -33,11 +33,11 @@ __all__ = [
     "MACHINES",
     "Installing",
     "always_asked",
+    "call_refusal",
     "filter_program",
-    "install",
+    "install_filter",
     "installing",
     "left_to_kernel",
-    "refusal",
 ]
 
 # struct sock_filter and the classic BPF opcodes; Source: linux/filter.h, linux/seccomp.h, linux/audit.h
@@ -268,7 +268,7 @@ def _when(number: int, steps: Sequence[_Instruction]) -> list[_Instruction]:
     return [(_JEQ, 0, len(steps), number), *steps]
 
 
-def install(program: bytes, *, heard: bool) -> int | None:
+def install_filter(program: bytes, *, heard: bool) -> int | None:
     """Give this process, and all that it starts from here on, a filter.
 
     Args:
@@ -316,7 +316,7 @@ def _names() -> Mapping[int, str]:
     return {**found, known.clone: "clone", known.socket: "socket", known.ioctl: "ioctl"}
 
 
-def refusal(number: int, args: Sequence[int]) -> tuple[str, int]:
+def call_refusal(number: int, args: Sequence[int]) -> tuple[str, int]:
     """Say what a call of this machine that was asked about is named, and which error whoever made it gets; 0 for none.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koda_ray.actors.intake import ask, new_command
+from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.session import Session
 from koda_ray.state.records import CommandRecord
 
@@ -17,5 +17,7 @@ async def submit(
 ) -> CommandRecord:
     """Record a command in the session's database, and have the session take it."""
     store = session.core.store
-    await ask(store, new_command(session_id=session.session_id, user_id=user_id, name=name, body=body, key=key))
+    await record_command(
+        store, new_command(session_id=session.session_id, user_id=user_id, name=name, body=body, key=key)
+    )
     return await session.intake.take(key)

@@ -216,7 +216,7 @@ def test_without_an_engine_sandboxes_are_local_unless_docker_is_asked_for(settin
 
 def test_a_folder_that_cannot_be_written(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file in the way")
-    found = services.places(Examination(settings))
+    found = services.stores(Examination(settings))
     assert [finding.status for finding in found] == ["missing", "missing"]
     assert str(settings.database_path) in found[0].detail and "DATABASE_PATH" in found[0].remedy
     assert "STORAGE_PATH" in found[1].remedy
@@ -224,7 +224,7 @@ def test_a_folder_that_cannot_be_written(settings: Settings, tmp_path: Path) -> 
 
 def test_a_store_that_no_server_can_use_is_named(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    found = services.places(Examination(settings.model_copy(update={"database_url": SecretStr(f"json:{folder}")})))
+    found = services.stores(Examination(settings.model_copy(update={"database_url": SecretStr(f"json:{folder}")})))
     database = only(found, "database")
     assert database.status == "warning" and str(folder) in database.detail and "SQLite" in database.remedy
     assert not folder.exists()
@@ -233,7 +233,7 @@ def test_a_store_that_no_server_can_use_is_named(settings: Settings, tmp_path: P
 def test_what_was_there_stays(settings: Settings) -> None:
     settings.storage_path.mkdir(parents=True)
     (settings.storage_path / "kept").write_text("kept")
-    assert {finding.status for finding in services.places(Examination(settings))} == {"ok"}
+    assert {finding.status for finding in services.stores(Examination(settings))} == {"ok"}
     assert [path.name for path in settings.storage_path.iterdir()] == ["kept"]
 
 

@@ -108,8 +108,8 @@ class Films:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedWorld]:
-    folder = tmp_path_factory.mktemp("studio")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServedWorld]:
+    folder = tmp_path_factory.mktemp("served")
     await asyncio.to_thread(folder.chmod, 0o755)
     server = Server(folder, KODA_DIRECTOR="offline")
     leaks.keep(folder)  # its sessions outlive the tests that began them
@@ -122,11 +122,11 @@ async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def films(studio: ServedWorld) -> AsyncIterator[Films]:
+async def films(served: ServedWorld) -> AsyncIterator[Films]:
     """Films under way, side by side: one builds while another renders."""
     made = Films(
-        picture=asyncio.create_task(studio.picture()),
-        japanese=asyncio.create_task(studio.film("春の京都をめぐる静かな旅、滑らかに、2秒", "preview")),
+        picture=asyncio.create_task(served.picture()),
+        japanese=asyncio.create_task(served.film("春の京都をめぐる静かな旅、滑らかに、2秒", "preview")),
     )
     yield made
     for task in (made.picture, made.japanese):
@@ -162,44 +162,44 @@ def hue_of(picture: Picture) -> float:
 
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
-async def test_a_sentence_becomes_a_video_though_its_session_is_killed(studio: ServedWorld) -> None:
+async def test_a_sentence_becomes_a_video_though_its_session_is_killed(served: ServedWorld) -> None:
     prompt = "Create a bouncing ball animation, blue, 2 seconds"
-    session_id = (await studio.client.create(prompt, render=SMALL)).session_id
-    state = await studio.rests(session_id, "question")
+    session_id = (await served.client.create(prompt, render=SMALL)).session_id
+    state = await served.rests(session_id, "question")
     assert state.question is not None
-    await studio.client.answer(session_id, option_id=state.question.options[0].id)
-    state = await studio.rests(session_id, "plan")
+    await served.client.answer(session_id, option_id=state.question.options[0].id)
+    state = await served.rests(session_id, "plan")
     assert state.plan is not None and state.plan.total_duration == 2
-    await studio.client.accept(session_id)
-    await studio.until(session_id, lambda state: state.execution is not None and bool(state.execution.files))
-    killed = await studio.server.session_pid(session_id)
+    await served.client.accept(session_id)
+    await served.until(session_id, lambda state: state.execution is not None and bool(state.execution.files))
+    killed = await served.server.session_pid(session_id)
     os.kill(killed, signal.SIGKILL)
 
-    state = await studio.rests(session_id, "preview")
+    state = await served.rests(session_id, "preview")
     assert state.preview is not None
     first = state.preview.job_id
-    preview = await studio.pictures(session_id, "preview")
+    preview = await served.pictures(session_id, "preview")
     assert len(preview) == 30 and 190 < hue_of(preview[15]) < 260
-    await studio.client.accept(session_id)
-    await studio.rests(session_id, "complete")
-    video = await studio.pictures(session_id, "final")
+    await served.client.accept(session_id)
+    await served.rests(session_id, "complete")
+    video = await served.pictures(session_id, "final")
     assert (len(video), video[0].shape) == (60, (720, 1280, 3))
     assert np.mean(np.abs(video[0].astype(int) - video[30]) > 24) > 0.01, "nothing moves"
 
-    await studio.client.say(session_id, "make it red")
-    state = await studio.rests(session_id, "preview")
+    await served.client.say(session_id, "make it red")
+    state = await served.rests(session_id, "preview")
     assert state.preview is not None and state.preview.job_id != first
-    hue = hue_of((await studio.pictures(session_id, "preview"))[15])
+    hue = hue_of((await served.pictures(session_id, "preview"))[15])
     assert hue < 20 or hue > 340
-    assert await studio.server.session_pid(session_id) != killed
+    assert await served.server.session_pid(session_id) != killed
 
 
-async def test_create_makes_a_video_and_a_change_makes_another(studio: ServedWorld) -> None:
-    said = await studio.koda(
+async def test_create_makes_a_video_and_a_change_makes_another(served: ServedWorld) -> None:
+    said = await served.koda(
         "create", BALL, "--yes", "--out", "made", "--resolution", "720p", "--fps", "30", "--plain"
     )  # fmt: skip
     assert "offline director: fixed vocabulary, no model" in said
-    made = studio.folder / "made"
+    made = served.folder / "made"
     assert facts_of(made / "video.mp4") == (60, 1280, 720, 2.0, "30/1")
     assert facts_of(made / "preview.mp4") == (30, 640, 360, 2.0, "15/1")
     with Image.open(made / "thumbnail.jpg") as thumbnail:
@@ -216,20 +216,20 @@ async def test_create_makes_a_video_and_a_change_makes_another(studio: ServedWor
     assert 190 < before < 260
 
     session_id = str(report["session"])
-    first = (await studio.client.session(session_id)).state.preview
-    await studio.koda("say", session_id, "make it red")
-    state = await studio.rests(session_id, "preview")
+    first = (await served.client.session(session_id)).state.preview
+    await served.koda("say", session_id, "make it red")
+    state = await served.rests(session_id, "preview")
     assert state.preview is not None and first is not None
     assert state.preview.job_id != first.job_id
-    after = hue_of((await studio.pictures(session_id, "preview"))[15])
+    after = hue_of((await served.pictures(session_id, "preview"))[15])
     assert after < 20 or after > 340
-    assert b"#E5322D" in await studio.client.read_file(session_id, "src/theme.ts")
+    assert b"#E5322D" in await served.client.read_file(session_id, "src/theme.ts")
 
 
-async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: ServedWorld, films: Films) -> None:
+async def test_a_picture_that_was_uploaded_is_seen_in_the_video(served: ServedWorld, films: Films) -> None:
     state = await films.picture
     assert state.plan is not None and "No picture" not in state.plan.notes
-    video = await studio.pictures(state.session_id, "final")
+    video = await served.pictures(state.session_id, "final")
     assert (len(video), video[0].shape) == (60, (720, 1280, 3))
     middle = video[40]
     columns: list[float] = []
@@ -240,29 +240,29 @@ async def test_a_picture_that_was_uploaded_is_seen_in_the_video(studio: ServedWo
     assert columns[0] < columns[1], "the picture is mirrored"
 
 
-async def test_a_japanese_prompt_becomes_japanese_words(studio: ServedWorld, films: Films) -> None:
+async def test_a_japanese_prompt_becomes_japanese_words(served: ServedWorld, films: Films) -> None:
     state = await films.japanese
     assert state.plan is not None and state.plan.total_duration == 2
-    paths = [file.path for file in (await studio.client.files(state.session_id)).files if "/scenes/" in file.path]
-    scenes = [(await studio.client.read_file(state.session_id, path)).decode() for path in paths]
+    paths = [file.path for file in (await served.client.files(state.session_id)).files if "/scenes/" in file.path]
+    scenes = [(await served.client.read_file(state.session_id, path)).decode() for path in paths]
     assert any("春の京都" in scene for scene in scenes)
-    video = await studio.pictures(state.session_id, "preview")
+    video = await served.pictures(state.session_id, "preview")
     assert len(video) == 30
     shown = video[18].astype(int)
     ink = np.abs(shown - np.median(shown.reshape(-1, 3), axis=0)).sum(axis=-1) > 150
     assert 0.005 < ink.mean() < 0.4, "no words stand on the ground"
 
 
-async def test_the_impossible_is_refused_with_a_way_out_that_works(studio: ServedWorld) -> None:
-    made = await studio.client.create("a two-hour film about the sea", render=SMALL)
-    state = await studio.rests(made.session_id, "question")
+async def test_the_impossible_is_refused_with_a_way_out_that_works(served: ServedWorld) -> None:
+    made = await served.client.create("a two-hour film about the sea", render=SMALL)
+    state = await served.rests(made.session_id, "question")
     assert state.question is not None
     assert "the limit is 5 minutes" in state.question.text
     assert [option.id for option in state.question.options][:2] == ["length-60", "length-30"]
-    await studio.client.answer(made.session_id, option_id="length-30")
-    state = await studio.rests(made.session_id, "plan")
+    await served.client.answer(made.session_id, option_id="length-30")
+    state = await served.rests(made.session_id, "plan")
     assert state.plan is not None and state.plan.total_duration == 30
-    await studio.client.accept(made.session_id)
-    state = await studio.until(made.session_id, lambda state: state.execution is not None)
+    await served.client.accept(made.session_id)
+    state = await served.until(made.session_id, lambda state: state.execution is not None)
     assert state.plan_accepted
-    await studio.client.delete(made.session_id)
+    await served.client.delete(made.session_id)

@@ -57,6 +57,39 @@ _ONE_NAME = {
 """Names that several modules have for what is theirs, and why; everywhere else a name is one idea."""
 
 
+_ONE_FUNCTION = {
+    "build": "a command and what it does; a sandbox's project, E2B's template, and a server's application are built",
+    "build_image": "a command; what builds one with Docker's engine, and what Modal builds",
+    "create": "a command's work; the rows of a session are created",
+    "follow": "a command's work; a stream of events is followed",
+    "main": "where a program begins",
+    "make": "a folder for Ray, a control group: said after its module's name",
+    "output": "a command; what a process wrote, as its keeper has it",
+    "read_file": "a command; a file of a checkpoint",
+    "remove": "said after its module's name: a folder, a control group, a server's file; a command",
+    "render": "what a person's command does to a session; a page to a video: a public door",
+    "run": "said after its module's name: a program, a server, an examination; a command",
+    "save": "a command's work; a checkpoint is saved",
+    "screenshot": "a command; what takes one inside a sandbox",
+    "start": "said after its module's name: what a person's command does, FFmpeg, a process that is kept",
+    "watch": "a command; what tells a sandbox's changes",
+}
+"""Names of functions that several packages have, and why; within a package, who shares one does the same."""
+
+
+def test_the_name_of_a_function_is_one_idea() -> None:
+    homes: dict[str, set[str]] = {}
+    for name in _MODULES:
+        package = (name.split(".")[1:-1] or ["(lowest)"])[0]
+        for node in ast.parse(_path(name).read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node):
+                homes.setdefault(node.name, set()).add(package)
+    shared = {found: packages for found, packages in homes.items() if len(packages) > 1}
+    assert shared.keys() == _ONE_FUNCTION.keys(), {
+        f: packages for f, packages in shared.items() if f not in _ONE_FUNCTION
+    } or f"none any more: {_ONE_FUNCTION.keys() - shared.keys()}"
+
+
 def _shared() -> list[str]:
     """The modules that others may take names from: what a test module defines is its own."""
     return [

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-__all__ = ["Lost", "answered"]
+__all__ = ["Lost", "answer_or_lost"]
 
-_PATIENCE_S = 1.0
+_LOOK_S = 1.0
 T = TypeVar("T")
 
 
@@ -16,7 +16,7 @@ class Lost(Exception):
     """Whoever was asked is gone: another is to be sought."""
 
 
-async def answered(answer: Awaitable[T], is_lost: Callable[[], Awaitable[bool]]) -> T:
+async def answer_or_lost(answer: Awaitable[T], is_lost: Callable[[], Awaitable[bool]]) -> T:
     """Await what an actor answers, for as long as it takes.
 
     Args:
@@ -30,7 +30,7 @@ async def answered(answer: Awaitable[T], is_lost: Callable[[], Awaitable[bool]])
     waiting.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody may be left to hear it
     looking: asyncio.Future[bool] | None = None
     try:
-        while not (await asyncio.wait({waiting}, timeout=_PATIENCE_S))[0]:
+        while not (await asyncio.wait({waiting}, timeout=_LOOK_S))[0]:
             looking = asyncio.ensure_future(is_lost())
             await asyncio.wait({waiting, looking}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done() and looking.result():

@@ -14,13 +14,13 @@ from functools import partial
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.errors import Fenced
 
-__all__ = ["JOBS", "Coordinator", "coordinators_for", "room_for"]
+__all__ = ["JOBS", "Coordinator", "coordinators_for", "renders_at_once"]
 
 JOBS = 16
 """How many renders share a process, on average, where there is room for many."""
 
 
-def room_for(browsers: int, most: int | None) -> int:
+def renders_at_once(browsers: int, most: int | None) -> int:
     """Return how many renders may be under way at once: one more than there are browsers, which they share.
 
     The one more keeps those busy while another is joined. A cluster that grows has room for more than its browsers,
@@ -33,9 +33,9 @@ def room_for(browsers: int, most: int | None) -> int:
     return max(browsers, min(most or 0, 2 * browsers + JOBS)) + 1
 
 
-def coordinators_for(room: int) -> int:
+def coordinators_for(renders: int) -> int:
     """Return how many processes so many renders share."""
-    return -(-room // JOBS)
+    return -(-renders // JOBS)
 
 
 class Coordinator:

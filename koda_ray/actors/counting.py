@@ -25,7 +25,7 @@ from koda_ray.state.records import OWED_STATUSES, CheckpointRecord, JobRecord
 from koda_ray.state.storage import Storage, Stored
 from koda_ray.state.store import Store
 
-__all__ = ["LISTING", "Counting", "left"]
+__all__ = ["LISTING", "Counting", "leave_for_next"]
 
 LISTING = 20
 """What a listing costs, in objects; a removal costs the same, and a row one."""
@@ -33,7 +33,7 @@ _SOME = 100
 _log = get_logger()
 
 
-def left(what: str, error: KodaError) -> None:
+def leave_for_next(what: str, error: KodaError) -> None:
     """Leave something for the next round: the others go on."""
     _log.warning("could not sweep", what=what, code=error.code, error=error.message)
 
@@ -82,12 +82,12 @@ class Counting:
                     sizes = checkpoint.objects_of(manifest, await self._storage.size(key))
                     await self._store.hold(pointer.user_id, sizes, holder=session_id, checkpoint=pointer.id)
                 except KodaError as error:
-                    left(key, error)
+                    leave_for_next(key, error)
                     unread[pointer.id] = pointer
                     try:
                         await self._without(pointer, is_lost=not error.retryable)
                     except KodaError as another:  # its session is gone, or the database away
-                        left(key, another)
+                        leave_for_next(key, another)
                 yield 2 * LISTING
         self._unread = unread.keys()
         self._metrics.note(UNREAD, len(unread))
@@ -168,7 +168,7 @@ class Counting:
                 except (InvalidPath, NotFound):  # the session is deleted, and these with it
                     continue
                 except KodaError as error:
-                    left(f"the pictures of {session_id}", error)
+                    leave_for_next(f"the pictures of {session_id}", error)
                     self._all_pictures = False
 
     async def _pictures_of(self, user_id: str, project: str, session_id: str) -> int:

@@ -21,11 +21,11 @@ import ray
 from pydantic import JsonValue
 from ray.exceptions import RayError, RayTaskError
 
-from koda_ray.actors.answering import Lost, answered
-from koda_ray.actors.coordinator import coordinators_for, room_for
+from koda_ray.actors.answering import Lost, answer_or_lost
+from koda_ray.actors.coordinator import coordinators_for, renders_at_once
 from koda_ray.actors.forking import Forks
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, CoordinatorHost, coordinator_name
-from koda_ray.actors.intake import ask, new_command
+from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.passages import Passages
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.seeing import own_node
@@ -108,7 +108,7 @@ class RayDirectory:
         Once this returns, the command is durable. Where its session did not take it in time, its result says ``waits``.
         """
         asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
-        recorded, waits = await ask(self._store, asked, most_awake=self._most_awake)
+        recorded, waits = await record_command(self._store, asked, most_awake=self._most_awake)
         if not waits:
             return recorded
         try:
@@ -214,7 +214,7 @@ class RayDirectory:
         if (await self._store.get_session(session_id)).delete_at is None:  # had back while it was sought
             return
         with contextlib.suppress(RayError, Lost):  # it is gone: its lease runs out
-            await answered(handle.close.remote(), lambda: self._calls.presence.is_lost(handle))
+            await answer_or_lost(handle.close.remote(), lambda: self._calls.presence.is_lost(handle))
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
@@ -251,28 +251,28 @@ class RayDirectory:
             NotFound: There is no such job.
             Unavailable: It did not begin in time.
         """
-        room = await self._room()
+        most = await self._renders_at_once()
         until = now() + timedelta(seconds=CALL_TIMEOUT_S)
         try:
-            row = await self._store.admit_job(job_id, room=room, lease_until=until)
+            row = await self._store.admit_job(job_id, most=most, lease_until=until)
             if row is None:
                 return False
             try:
-                await self._begin_render(job_id, _coordinator(job_id, room))
+                await self._begin_render(job_id, _coordinator(job_id, most))
             except BaseException:
-                await self._leave_room(row)
+                await self._take_back(row)
                 raise
         except Conflict:  # it was over before it began
             return False
         return True
 
-    async def _room(self) -> int:
+    async def _renders_at_once(self) -> int:
         try:
             async with asyncio.timeout(_HEAD_S):
                 browsers = int((await self._calls.in_thread(_cluster_resources)).get(CHROMIUM_RESOURCE, 0))
         except TimeoutError as error:
             raise Unavailable(f"the cluster's head does not say within {_HEAD_S:.0f} s what there is") from error
-        return room_for(browsers, cast("int | None", self._public.get("browsers_max")))
+        return renders_at_once(browsers, cast("int | None", self._public.get("browsers_max")))
 
     async def _begin_render(self, job_id: str, coordinator: str) -> None:
         """Have a process of renders take a job."""
@@ -303,12 +303,12 @@ class RayDirectory:
     async def _of_present(self, handle: Any, answer: Awaitable[T]) -> T:
         """Await what an actor answers; where its node is gone, end it, so that its name is free for the next."""
         try:
-            return await answered(answer, lambda: self._calls.presence.is_lost(handle))
+            return await answer_or_lost(answer, lambda: self._calls.presence.is_lost(handle))
         except Lost:
             await self._calls.end(handle)
             raise
 
-    async def _leave_room(self, row: JobRecord) -> None:
+    async def _take_back(self, row: JobRecord) -> None:
         """Take back that a render may begin; nothing happens where it has."""
         waits: JobStatus = "running" if row.epoch else "queued"
         with contextlib.suppress(KodaError):
@@ -329,7 +329,7 @@ class RayDirectory:
             await self._store.append_job_events(job_id, row.epoch, [event])
             with contextlib.suppress(RayError, TimeoutError, Unavailable):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    if (handle := await self._find(_coordinator(job_id, await self._room()))) is not None:
+                    if (handle := await self._find(_coordinator(job_id, await self._renders_at_once()))) is not None:
                         await handle.stop.remote(job_id)
         return row
 
@@ -340,9 +340,9 @@ class RayDirectory:
             return None
 
 
-def _coordinator(job_id: str, room: int) -> str:
+def _coordinator(job_id: str, most: int) -> str:
     """Return who works on a render: the same process for as long as there is as much room, or nearly."""
-    return coordinator_name(zlib.crc32(job_id.encode()) % coordinators_for(room))
+    return coordinator_name(zlib.crc32(job_id.encode()) % coordinators_for(most))
 
 
 # Ray's own types for these are incomplete

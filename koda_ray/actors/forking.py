@@ -21,7 +21,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import KodaError, Unavailable
 from koda_ray.render.presence import Presence
 from koda_ray.resources import SESSION_RESOURCE
-from koda_ray.state.records import SessionRoom
+from koda_ray.state.records import SessionQuota
 
 __all__ = ["FORK_S", "Forks"]
 
@@ -87,8 +87,8 @@ async def _forked(settings: Settings, **asked: Any) -> str:
 
     store = await open_store(settings)
     try:
-        room = SessionRoom(sessions=settings.max_sessions_per_user or None)
-        return await fork_session(store, asked.pop("session_id"), room=room, **asked)
+        quota = SessionQuota(sessions=settings.max_sessions_per_user or None)
+        return await fork_session(store, asked.pop("session_id"), quota=quota, **asked)
     finally:
         await store.close()
 

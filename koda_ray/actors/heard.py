@@ -12,7 +12,7 @@ from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
 from koda_ray.types import NodeState
 
-__all__ = ["answer_of", "stops", "words_of"]
+__all__ = ["answer_of", "heard_words", "stops"]
 
 
 def stops(command: Command, state: NodeState) -> bool:
@@ -48,7 +48,7 @@ def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None
             return None
 
 
-def words_of(command: Command, state: NodeState) -> str | None:
+def heard_words(command: Command, state: NodeState) -> str | None:
     """What the agents hear of a command when nothing waits for it; None when it does not concern them."""
     match command:
         case Start(prompt=prompt):

@@ -47,7 +47,7 @@ __all__ = [
     "START_S",
     "CoordinatorHost",
     "SessionHost",
-    "await_places",
+    "await_session_slots",
     "coordinator_name",
     "remote",
     "session_name",
@@ -68,7 +68,7 @@ START_S = 60.0
 _ANSWERED_S = 10.0
 _ASKED_S = 5.0
 _SENT_S = 0.5
-_PLACES_S = 90.0
+_SLOTS_S = 90.0
 _LOOK_S = 0.5
 T = TypeVar("T")
 W = TypeVar("W")
@@ -91,7 +91,7 @@ def coordinator_name(number: int) -> str:
     return f"{RENDERS_PREFIX}{number}"
 
 
-def await_places(*, within_s: float = _PLACES_S) -> None:
+def await_session_slots(*, within_s: float = _SLOTS_S) -> None:
     """Wait until a node offers places for sessions, or the cluster's autoscaler says that it may bring one.
 
     Args:
@@ -131,7 +131,7 @@ async def _executor(settings: Settings) -> RayExecutor:
             metrics=RayMetrics(),
         )
     )
-    executor.room_mb = settings.node_room_mb
+    executor.space_mb = settings.node_room_mb
     return executor
 
 
@@ -397,9 +397,9 @@ class _CoordinatorHost(_Host["Coordinator"]):
         await self._answer(call())
 
 
-def remote(cls: type, *, places: float) -> Any:
+def remote(cls: type, *, slots: float) -> Any:
     """Make a class of actors that are put where sessions are, each on so much of a session's place."""
-    return _remote(resources={SESSION_RESOURCE: places})(cls)
+    return _remote(resources={SESSION_RESOURCE: slots})(cls)
 
 
 # Ray's own types for these are incomplete
@@ -407,5 +407,5 @@ _remote = cast("Callable[..., Callable[[type], Any]]", ray.remote)
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _cluster_resources = cast("Callable[[], dict[str, float]]", ray.cluster_resources)
 _may_come = state.get_max_resources_from_cluster_config
-SessionHost = remote(_SessionHost, places=1)
-CoordinatorHost = remote(_CoordinatorHost, places=COORDINATOR_SHARE)
+SessionHost = remote(_SessionHost, slots=1)
+CoordinatorHost = remote(_CoordinatorHost, slots=COORDINATOR_SHARE)

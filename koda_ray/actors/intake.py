@@ -1,7 +1,7 @@
 """How a command gets into a session: recorded as a row by whoever hears it, taken in order by the session's process.
 
-There is no other way in, and it needs no process: `ask` judges a command by the session's row and by what waits
-before it, in the transaction that records it, so what the phase does not take is refused at once, also to a session
+There is no other way in, and it needs no process: `record_command` judges a command by the session's row and by what
+waits before it, in the transaction that records it, so what the phase does not take is refused at once, also to one
 that sleeps. What is recorded is durable. `Intake` takes it, when it is told to (`take`), when it looks (with each
 heartbeat) and before anything else of an activation, in the order in which it was recorded; the commit that applies a
 command takes it out. So none is lost, none is applied twice, and what one client says after another's answer comes
@@ -33,14 +33,14 @@ from koda_ray.state.store import Store
 from koda_ray.tracing import trace_parent
 from koda_ray.types import NodeState, new_id, now
 
-__all__ = ["Intake", "ask", "new_command"]
+__all__ = ["Intake", "new_command", "record_command"]
 
 _REMEMBERED = 100
 _log = get_logger()
 
 
 def new_command(*, session_id: str, user_id: str, name: str, body: Mapping[str, JsonValue], key: str) -> CommandRecord:
-    """Return what is asked of a session, as it is given to `ask`."""
+    """Return what is asked of a session, as it is given to `record_command`."""
     return CommandRecord(
         id=new_id("cmd"),
         session_id=session_id,
@@ -54,7 +54,9 @@ def new_command(*, session_id: str, user_id: str, name: str, body: Mapping[str, 
     )
 
 
-async def ask(store: Store, asked: CommandRecord, *, most_awake: int | None = None) -> tuple[CommandRecord, bool]:
+async def record_command(
+    store: Store, asked: CommandRecord, *, most_awake: int | None = None
+) -> tuple[CommandRecord, bool]:
     """Record a command for whoever has the session, or will have it.
 
     Args:

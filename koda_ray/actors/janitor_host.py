@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import ray
 from ray.exceptions import ActorDiedError
 
-from koda_ray.actors.answering import Lost, answered
+from koda_ray.actors.answering import Lost, answer_or_lost
 from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import SESSION_OPTIONS, remote
@@ -55,7 +55,7 @@ async def start_janitor(settings: Settings, *, presence: Presence | None = None)
             made = _Janitor.options(**_OPTIONS, **await seen.elsewhere(SESSION_RESOURCE))
             handle = await asyncio.to_thread(made.remote, public)
             try:
-                await answered(handle.ping.remote(), partial(seen.is_lost, handle))
+                await answer_or_lost(handle.ping.remote(), partial(seen.is_lost, handle))
                 return
             except Lost:
                 _log.warning("the janitor's machine cannot be reached: another is started elsewhere")
@@ -197,4 +197,4 @@ async def _persist(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 # Ray's own types for these are incomplete
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
-_Janitor = remote(_JanitorHost, places=COORDINATOR_SHARE)
+_Janitor = remote(_JanitorHost, slots=COORDINATOR_SHARE)

@@ -23,7 +23,7 @@ from koda_ray.errors import BudgetExceeded, Fenced, KodaError, NotFound, RenderE
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.options import JobOptions, PageContract, make_spec, needs_page
-from koda_ray.render.page_probe import probe_page
+from koda_ray.render.page_probe import page_contract
 from koda_ray.render.protocol import RenderExecutor
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.records import JobRecord, JobStatus
@@ -32,7 +32,7 @@ from koda_ray.state.store import Store
 from koda_ray.tracing import span
 from koda_ray.types import now
 
-__all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "counted_s", "job_request"]
+__all__ = ["MAX_ACTIVATIONS", "OVER", "JobParts", "LeasedJob", "counted_s", "row_spec"]
 
 OVER: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 """A job in one of these will not change any more."""
@@ -44,7 +44,7 @@ _TELL_S = 2.0
 _log = get_logger(__name__)
 
 
-def job_request(*, bundle: str, entry: str, options: JobOptions) -> dict[str, JsonValue]:
+def row_spec(*, bundle: str, entry: str, options: JobOptions) -> dict[str, JsonValue]:
     """Return what a new render's row says of what is wanted."""
     return {"bundle": bundle, "entry": entry, "request": options.to_json()}
 
@@ -227,7 +227,7 @@ class LeasedJob:
         bundle, entry = str(row.spec["bundle"]), str(row.spec["entry"])
         contract = PageContract()
         if needs_page(options):
-            contract = await probe_page(
+            contract = await page_contract(
                 options,
                 bundle=bundle,
                 entry=entry,

@@ -28,7 +28,7 @@ from koda_ray.errors import Fenced, KodaError, NotFound, SandboxError, SandboxNo
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import UNREAD, FileStamp, Sandbox, SandboxProvider, Skip, Snapshot, is_unread
-from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
+from koda_ray.sandbox.reading_memory import SMALL_BYTES, ReadingMemory
 from koda_ray.state import checkpoint
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.records import AssetRecord, Batch, CheckpointRecord
@@ -73,12 +73,12 @@ class ProjectBounds:
 
     Attributes:
         lifetime_s: How long a sandbox is to live on from each extension, in seconds.
-        room: What of this machine's memory projects are read into.
+        reading_memory: What of this machine's memory projects are read into.
         full: Finds that the user has stored as much as they may.
     """
 
     lifetime_s: float
-    room: ReadingRoom
+    reading_memory: ReadingMemory
     full: Callable[[], Awaitable[Exceeded | None]]
 
 
@@ -102,7 +102,7 @@ class Project:
         minutes: SandboxMinutes,
         bounds: ProjectBounds,
     ) -> None:
-        self.room = bounds.room
+        self.reading_memory = bounds.reading_memory
         self._core = core
         self._full = bounds.full
         self._provider = provider
@@ -237,7 +237,7 @@ class Project:
             yield
 
     async def _create(self) -> Sandbox:
-        at, place = now(), await self._provider.place()
+        at, location = now(), await self._provider.location()
         row = SandboxRecord(
             id=new_id("sbx"),
             session_id=self._core.session_id,
@@ -246,8 +246,8 @@ class Project:
             provider_id=None,
             status="creating",
             created_at=at,
-            place=place.id,
-            host=place.words,
+            place=location.id,
+            host=location.words,
         )
         await self._core.commit(
             Batch(sandboxes=[row], events=[_sandbox_event(row.id, "creating")], charges=[self._minutes.begin(row.id)]),
@@ -394,7 +394,7 @@ class Project:
         async def read(most_bytes: int) -> Snapshot:
             return await sandbox.snapshot(known=self._stamps, most_bytes=most_bytes)
 
-        async with self.room.reading(read) as snapshot:
+        async with self.reading_memory.reading(read) as snapshot:
             tree = self._taken_in(snapshot)
             try:
                 yield tree

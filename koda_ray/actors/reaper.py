@@ -129,7 +129,7 @@ class Reaper:
                 await self._reap_at(provider, done)
 
     async def _reap_at(self, provider: SandboxProvider, done: Reaped) -> None:
-        if not self._clouds and (await provider.place()).everywhere:
+        if not self._clouds and (await provider.location()).everywhere:
             return
         found = await provider.list()
         over = {row.id: row.time_over for row in await self._store.sandboxes() if row.expired_at(now())}
@@ -160,7 +160,7 @@ class Reaper:
     async def _never_made(self, provider: SandboxProvider, found: Collection[str]) -> list[str]:
         """Find rows of sandboxes that do not exist: whoever wrote one was killed before it made it, or ended it."""
         before = now() - timedelta(seconds=REAP_GRACE_S)
-        here = await provider.place()
+        here = await provider.location()
         return [
             row.id
             for row in await self._store.sandboxes()

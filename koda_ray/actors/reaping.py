@@ -15,7 +15,7 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
-from koda_ray.render.fitness import free_bytes, note_outdated, note_room
+from koda_ray.render.fitness import free_bytes, note_outdated, note_space
 
 __all__ = ["VISIT_S", "look_at_disk", "rounds"]
 
@@ -49,7 +49,7 @@ def rounds(public: Mapping[str, object]) -> Rounds:
 
 def look_at_disk(settings: Settings) -> None:
     """Say whether this node's disk has room, once it is cleared."""
-    note_room(free_bytes([settings.sandbox_path]) >= settings.node_room_mb << 20)
+    note_space(free_bytes([settings.sandbox_path]) >= settings.node_room_mb << 20)
 
 
 async def _clear_here(settings: Settings) -> Reaped:

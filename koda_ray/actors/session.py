@@ -19,7 +19,7 @@ from koda_ray import phases
 from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, stops, words_of
+from koda_ray.actors.heard import answer_of, heard_words, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
@@ -55,7 +55,7 @@ from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, Server
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
-from koda_ray.sandbox.room import ReadingRoom
+from koda_ray.sandbox.reading_memory import ReadingMemory
 from koda_ray.state.charges import Release
 from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRecord
 from koda_ray.studio.codegen import CodeGenerator
@@ -122,7 +122,7 @@ class Session:
             minutes=self._minutes,
             bounds=ProjectBounds(
                 lifetime_s=settings.sandbox_lifetime_s,
-                room=ReadingRoom(
+                reading_memory=ReadingMemory(
                     settings.sandbox_path / "reading",
                     total_bytes=settings.reading_mb << 20,
                     user_id=state.user_id,
@@ -270,11 +270,11 @@ class Session:
         Killed before the one transaction, nothing has happened but that, and the next activation does it; killed after
         it, the next sandbox is filled from the files of that time.
         """
-        from koda_ray.actors.timeline import put_back  # most sessions never go back, and each would pay for it
+        from koda_ray.actors.timeline import back_at  # most sessions never go back, and each would pay for it
 
         await self._hold_work(STOPPED)
         async with self.project.put_away("rewind"):
-            await self.core.rewind(command.point, lambda past: put_back(past, command=asked, at=now()))
+            await self.core.rewind(command.point, lambda past: back_at(past, command=asked, at=now()))
         await self.agents.reload()
         await self.jobs.leave()
         recorded = await self._parts.store.find_command(self.session_id, asked.key)
@@ -304,7 +304,7 @@ class Session:
         if paused:  # about money, which does not concern the agents
             await self.core.commit(batch)
             return
-        words = words_of(command, self.state)
+        words = heard_words(command, self.state)
         if words is None:
             await self.core.commit(batch)
         else:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from koda_ray.actors.answering import Lost, answered
+from koda_ray.actors.answering import Lost, answer_or_lost
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, SessionHost, session_name
 from koda_ray.errors import Fenced, KodaError, Unavailable
 from koda_ray.logs import get_logger
@@ -130,7 +130,7 @@ class SessionCalls:
             made = SessionHost.options(**options)
             found = await self.in_thread(made.remote, row.id, row.activation, self._public)
             handle = self._keep(row.id, row.activation, found)
-        return await answered(
+        return await answer_or_lost(
             getattr(handle, method).remote(**given), lambda: self._is_lost(row.id, row.activation, handle)
         )
 

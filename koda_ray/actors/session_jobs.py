@@ -100,7 +100,7 @@ class SessionJobs:
         if min(slots.now, slots.urgent or slots.now) < _LEAST_SLOTS:
             return False
         try:
-            await self._purse.see_room()
+            await self._purse.check_stored()
         except BudgetExceeded:
             return False
         wanted = Amounts(render_ms=render_estimate_ms(request.spec))
@@ -146,7 +146,7 @@ class SessionJobs:
             BudgetExceeded: There is no time or no room left for it; what is rendered stays, and running it again goes
                 on.
         """
-        await self._purse.see_room()
+        await self._purse.check_stored()
         known = await self._core.store.charges(self._core.session_id)
         await self._write(await self._left(known, but=request.id))
         begun = early is not None and early.owner.spec == request.spec

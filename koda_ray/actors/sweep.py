@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from koda_ray.actors.counting import LISTING, Counting, left
+from koda_ray.actors.counting import LISTING, Counting, leave_for_next
 from koda_ray.actors.removal import forget_absent, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
@@ -189,7 +189,7 @@ class Sweep:
                             async for cost in pieces:
                                 yield cost
                     except KodaError as error:
-                        left(f"{prefix}/{shard}", error)
+                        leave_for_next(f"{prefix}/{shard}", error)
                 async with aclosing(self._counting.others(user_id, kind, shards)) as pieces:
                     async for cost in pieces:
                         yield cost
@@ -198,7 +198,7 @@ class Sweep:
                 try:
                     yield await self._result(user_id, job_id)
                 except KodaError as error:
-                    left(f"the result of {job_id}", error)
+                    leave_for_next(f"the result of {job_id}", error)
                 if len(self._over) >= _AT_ONCE:
                     yield await self._remove_over(user_id)
             yield await self._remove_over(user_id)
@@ -255,7 +255,7 @@ class Sweep:
         try:
             gone = await remove_unneeded(user_id, _NOBODY, store=self._store, storage=self._storage)
         except KodaError as error:
-            left(f"what nobody of {user_id} needs", error)
+            leave_for_next(f"what nobody of {user_id} needs", error)
         for key in gone:
             self._removed("blobs", key)
         return LISTING + len(gone)
@@ -334,7 +334,7 @@ class Sweep:
                 await self._storage.delete(video)
                 self._removed("previews", video)
             except KodaError as error:
-                left(f"the result of {job.id}", error)
+                leave_for_next(f"the result of {job.id}", error)
         return LISTING * (1 + len(over))
 
     async def _watched(self, user_id: str) -> set[str]:

@@ -32,14 +32,14 @@ from koda_ray.state.records import (
     CommandRecord,
     JobRecord,
     MessageRecord,
-    SessionRoom,
+    SessionQuota,
     ToolCallRecord,
 )
 from koda_ray.state.store import Store
 from koda_ray.state.versions import VersionRecord
 from koda_ray.types import NodeState, Output, Preview, new_id, now
 
-__all__ = ["fork_session", "forked", "put_back"]
+__all__ = ["back_at", "fork_session", "forked"]
 
 S = TypeVar("S", Preview, Output)
 _BACK = "A person put the session back to an earlier point."
@@ -57,7 +57,7 @@ class _Parts:
     closing: list[MessageRecord]
 
 
-def put_back(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Change, tuple[Effect, ...]]:
+def back_at(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Change, tuple[Effect, ...]]:
     """Say what a session becomes at a point of its past.
 
     Args:
@@ -86,7 +86,7 @@ def put_back(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Chang
 
 
 async def fork_session(
-    store: Store, session_id: str, *, user_id: str, point: str | None, key: str, room: SessionRoom | None = None
+    store: Store, session_id: str, *, user_id: str, point: str | None, key: str, quota: SessionQuota | None = None
 ) -> str:
     """Make a session of another one's past; no file is copied, and nothing begins to work.
 
@@ -98,7 +98,7 @@ async def fork_session(
         user_id: Whose both are.
         point: Of which moment; as it is now when None.
         key: The same one for the same point of the same session gives the same fork.
-        room: What the user may have with it.
+        quota: What the user may have with it.
 
     Returns:
         Its id.
@@ -106,7 +106,7 @@ async def fork_session(
     Raises:
         NotFound: There is no such session of this user, or it has no such point.
         Conflict: The key was used for something else.
-        LimitReached: With it, the user would have more than ``room``.
+        LimitReached: With it, the user would have more than ``quota``.
     """
     accounts = await store.accounts(user_id, [session_id])
     spent = Amounts.of(accounts[0].spent) if accounts else Amounts()
@@ -116,7 +116,7 @@ async def fork_session(
         point=point,
         key=key,
         body={"fork": session_id, "at": point},
-        plan=lambda past: replace(forked(past, spent, at=now()), room=room),
+        plan=lambda past: replace(forked(past, spent, at=now()), quota=quota),
     )
     return made.id
 

@@ -74,8 +74,8 @@ class Waking:
         self._pace = pace
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, _Failures] = {}
-        self._places = asyncio.Semaphore(WAKES)
-        self._placed: set[str] = set()  # with a place, or waiting for one
+        self._slots = asyncio.Semaphore(WAKES)
+        self._in_slots: set[str] = set()  # with a place, or waiting for one
 
     @property
     def count(self) -> int:
@@ -90,7 +90,7 @@ class Waking:
     @property
     def free(self) -> int:
         """How many could be woken at once besides those that are."""
-        return max(0, WAKES - len(self._placed))
+        return max(0, WAKES - len(self._in_slots))
 
     def is_ready(self, work_id: str) -> bool:
         """Whether one is not being woken, and its pause is over."""
@@ -107,7 +107,7 @@ class Waking:
         """Begin to wake one, in the background; returns False where it is not ready."""
         if not self.is_ready(work_id):
             return False
-        self._placed.add(work_id)
+        self._in_slots.add(work_id)
         self._tasks[work_id] = asyncio.get_running_loop().create_task(self._wake_one(work_id))
         return True
 
@@ -121,7 +121,7 @@ class Waking:
 
     async def _wake_one(self, work_id: str) -> None:
         try:
-            woken = await self._in_place(work_id)
+            woken = await self._in_slot(work_id)
             self._failures.pop(work_id, None)
             if woken is not False:  # there was room for it
                 _log.info(self._said, **{self._name: work_id})
@@ -136,24 +136,24 @@ class Waking:
             told = {self._name: work_id, "error": why, "times": failures.count, "again_in_s": pause_s}
             _log.warning(self._said_not, **told)
         finally:
-            self._placed.discard(work_id)
+            self._in_slots.discard(work_id)
             del self._tasks[work_id]
 
-    async def _in_place(self, work_id: str) -> object:
+    async def _in_slot(self, work_id: str) -> object:
         """Wake one; its place is another's as soon as it takes long."""
-        await self._places.acquire()
-        held = asyncio.get_running_loop().call_later(self._pace.held_s, self._give_place, work_id)
+        await self._slots.acquire()
+        held = asyncio.get_running_loop().call_later(self._pace.held_s, self._free_slot, work_id)
         try:
             async with asyncio.timeout(self._pace.limit_s):
                 return await self._wake(work_id)
         finally:
             held.cancel()
-            self._give_place(work_id)
+            self._free_slot(work_id)
 
-    def _give_place(self, work_id: str) -> None:
-        if work_id in self._placed:
-            self._placed.remove(work_id)
-            self._places.release()
+    def _free_slot(self, work_id: str) -> None:
+        if work_id in self._in_slots:
+            self._in_slots.remove(work_id)
+            self._slots.release()
 
 
 def in_turn(owing: Sequence[OwedWork]) -> list[OwedWork]:

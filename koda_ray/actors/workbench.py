@@ -46,7 +46,7 @@ from koda_ray.state.records import Batch
 from koda_ray.state.storage import Storage, sha256
 from koda_ray.studio.codegen import CodeGenerator
 from koda_ray.studio.orchestrator import request_context
-from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe
+from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe_problems
 from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture, with_phase_commands
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview
@@ -252,7 +252,7 @@ class SessionWorkbench:
             The sandbox, and a list that has the paths of what was put back once the block is over.
         """
         sandbox = await self._project.sandbox()
-        async with self._project.unsaved(), code_kept(sandbox, self._project.room) as put_back:
+        async with self._project.unsaved(), code_kept(sandbox, self._project.reading_memory) as put_back:
             yield sandbox, put_back
 
     async def endpoint(self) -> PreviewEndpoint:
@@ -464,7 +464,7 @@ class SessionWorkbench:
             ]
         hold = partial(self._core.store.hold, self._core.user_id)
         try:
-            async with self._project.room.reading(lambda most: export(sandbox, most_bytes=most)) as files:
+            async with self._project.reading_memory.reading(lambda most: export(sandbox, most_bytes=most)) as files:
                 return await store_bundle(self._storage, self._core.user_id, Bundle(files), hold=hold)
         except QuotaExceeded as error:  # what runs on in the sandbox may let it grow for ever
             return [ProjectProblem(stage="build", message=error.message)]
@@ -553,14 +553,14 @@ def _failure(verdict: Verification, refused: Sequence[str]) -> Failure:
             code=verdict.code,
             message=f"the animation fails, and mending it here is not allowed: {refused[-1]}. Call generate_code "
             "with modify_existing for what is named below",
-            details=describe(verdict.problems),
+            details=describe_problems(verdict.problems),
             mendable=True,
         )
     return Failure(
         code=verdict.code,
         message=f"after {verdict.corrections} corrections the animation still fails: "
-        + describe(verdict.problems, most=1),
-        details=describe(verdict.problems),
+        + describe_problems(verdict.problems, most=1),
+        details=describe_problems(verdict.problems),
     )
 
 

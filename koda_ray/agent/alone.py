@@ -54,7 +54,7 @@ from koda_ray.state.records import (
 from koda_ray.state.stream import follow
 from koda_ray.types import Budget, NodeState, new_id, now
 
-__all__ = ["Agent", "node_of", "project_of"]
+__all__ = ["Agent", "agent_node", "project_of"]
 
 _PROJECT = "agents"
 
@@ -140,7 +140,9 @@ class Agent(Openable):
         provider = await self._runtime.open()
         project = project_of(self._user)
         await self._store.ensure_project(self._user, project, _PROJECT)
-        state = NodeState(node_id=node_of(self._name), session_id=new_id("ses"), user_id=self._user, project_id=project)
+        state = NodeState(
+            node_id=agent_node(self._name), session_id=new_id("ses"), user_id=self._user, project_id=project
+        )
         row = await self._runtime.take(state, key=_key(self._name), body=_body(self._name), lease=lease)
         self._budget = larger(self._budget, row.state.budget)
         self._permissions = await Agreed(self._store, row, self._first_permissions).newest()
@@ -395,7 +397,7 @@ class Agent(Openable):
             point=at,
             key=_key(name),
             body=_body(name),
-            plan=lambda past: agent_fork(past, name=name, node=node_of(name), budget=budget, at=now()),
+            plan=lambda past: agent_fork(past, name=name, node=agent_node(name), budget=budget, at=now()),
         )
         if not made:
             raise Conflict(f"there is an agent {name!r} already: open it, or choose another name")
@@ -544,6 +546,6 @@ def _body(name: str) -> dict[str, JsonValue]:
     return {"agent": name}
 
 
-def node_of(name: str) -> str:
+def agent_node(name: str) -> str:
     """Name the node of an agent: by it a row says whose it is."""
     return f"agent:{name}"

@@ -24,7 +24,6 @@ from koda_ray.agent.ledger import (
     kept,
     next_step,
     part_done,
-    put_back,
     recorded_result,
     refused,
     result_block,
@@ -33,6 +32,7 @@ from koda_ray.agent.ledger import (
     started,
     stopped,
     waiting,
+    waiting_again,
     wanted,
 )
 from koda_ray.agent.limits import LoopOutcome
@@ -258,7 +258,7 @@ class Calls:
                     continue
                 if (wants := outcome.wants) is not None:
                     asked = ApprovalRequest.going_on(wants, agent=self._agent, proposed=planned.given)
-                    asks = request(put_back(row), asked, at=now())
+                    asks = request(waiting_again(row), asked, at=now())
                     asks.events.extend(self._suspend(row, ends))
                     await self._log.commit(merged(asks, outcome.batch))
                     continue
@@ -275,7 +275,7 @@ class Calls:
         finally:
             await _end(tasks)
         if unpaid:  # they wait until there is more to spend, and run again then
-            await self._log.commit(Batch(tool_calls=[put_back(row) for row in unpaid]))
+            await self._log.commit(Batch(tool_calls=[waiting_again(row) for row in unpaid]))
         return self._after(ends, stop)
 
     async def _settle_ran(self, planned: _Planned, row: ToolCallRecord, outcome: ToolOutcome) -> None:
@@ -313,7 +313,7 @@ class Calls:
         """Store that calls have not begun whose START became durable as the run was cancelled: that was no attempt."""
         with contextlib.suppress(KodaError):
             if still := await self._still_started(rows):
-                await self._log.commit(Batch(tool_calls=[put_back(row) for row in still]))
+                await self._log.commit(Batch(tool_calls=[waiting_again(row) for row in still]))
 
     async def _still_started(self, rows: Sequence[ToolCallRecord]) -> list[ToolCallRecord]:
         await self._log.refresh()

@@ -32,7 +32,6 @@ __all__ = [
     "kept",
     "next_step",
     "part_done",
-    "put_back",
     "recorded_result",
     "refused",
     "result_block",
@@ -41,6 +40,7 @@ __all__ = [
     "started",
     "stopped",
     "waiting",
+    "waiting_again",
     "wanted",
 ]
 
@@ -142,7 +142,7 @@ def approved(record: ToolCallRecord, given: dict[str, JsonValue]) -> ToolCallRec
     return replace(record, status="approved", input=given)
 
 
-def put_back(record: ToolCallRecord) -> ToolCallRecord:
+def waiting_again(record: ToolCallRecord) -> ToolCallRecord:
     """Record that a started call waits because what it needs has to be allowed first: that was no attempt at it."""
     return replace(record, status="approved", attempt=max(0, record.attempt - 1))
 

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from koda_ray.agent.alone import Agent, node_of, project_of
+from koda_ray.agent.alone import Agent, agent_node, project_of
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.runtime import Openable, OpenRuntime, Runtime
 from koda_ray.agent.seats import PoolBounds, Seat, Seats
@@ -195,7 +195,7 @@ class AgentPool(Openable):
         return self._taking_up is not None and not self._taking_up.done()
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._bounds.patience_s
+        return time.monotonic() + self._bounds.wait_s
 
     @asynccontextmanager
     async def _spoken(self, name: str, text: str, key: str | None) -> AsyncGenerator[Seat]:
@@ -297,7 +297,7 @@ class AgentPool(Openable):
             if len(page) < _PAGE or not fresh:
                 break
             until = page[-1].last_activity + timedelta(microseconds=1)  # the others of that instant too
-        prefix = node_of("")
+        prefix = agent_node("")
         names = [row.node_id.removeprefix(prefix) for row in reversed(found) if row.node_id.startswith(prefix)]
         return [name for name in names if name not in self._seats.by_name]
 

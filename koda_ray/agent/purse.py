@@ -98,7 +98,7 @@ class Purse:
         )
         return next((each for each in found if each is not None), None)
 
-    async def see_room(self) -> None:
+    async def check_stored(self) -> None:
         """See that more may be stored.
 
         Raises:
@@ -132,7 +132,7 @@ class Purse:
             BudgetExceeded: Not even a short answer fits, or what it leads to could not be stored.
             InvalidInput: NO_PRICE, dollars are limited and nobody knows what the model costs.
         """
-        await self.see_room()
+        await self.check_stored()
         bounds = self.bounds
         if not any(bound.limits for bound in bounds):
             return request

@@ -36,7 +36,7 @@ class PoolBounds:
         running: Agents at work at the same time, of those.
         unanswered: Messages to one agent that it has not begun to answer.
         attempts: Runs of an agent whose model fails in a way that may pass, before it is left until it is spoken to.
-        patience_s: How long whoever speaks waits for a place.
+        wait_s: How long whoever speaks waits for a place.
         idle_s: How long an agent without work stays in memory.
         drain_s: How long `AgentPool.close` waits for agents at work.
         lease_s: How long a row counts as held by a process that nobody can ask whether it is alive.
@@ -49,7 +49,7 @@ class PoolBounds:
     running: int = 32
     unanswered: int = 16
     attempts: int = 3
-    patience_s: float = 30.0
+    wait_s: float = 30.0
     idle_s: float = 60.0
     drain_s: float = 30.0
     lease_s: float = 30.0
@@ -58,7 +58,7 @@ class PoolBounds:
         for name in ("open", "running", "unanswered", "attempts"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"a pool with {name}={getattr(self, name)} can do nothing; give 1 or more")
-        for name in ("patience_s", "idle_s", "drain_s", "lease_s"):
+        for name in ("wait_s", "idle_s", "drain_s", "lease_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"{name}={getattr(self, name)} must be above 0 seconds")
 
@@ -213,7 +213,7 @@ class Seats:
     async def wait(self, deadline: float | None, why: str) -> None:
         """Wait once more for a place; raises Unavailable when the time has come."""
         if deadline is not None and time.monotonic() >= deadline:
-            raise Unavailable(f"{why}, for {self._bounds.patience_s:g} s; try again later, or raise the pool's bounds")
+            raise Unavailable(f"{why}, for {self._bounds.wait_s:g} s; try again later, or raise the pool's bounds")
         await self.look_again(deadline)
 
     async def _place(self, name: str, deadline: float | None) -> Seat:

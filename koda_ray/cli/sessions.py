@@ -71,7 +71,7 @@ def create(
     from koda_ray.console import job
 
     wanted = _job(prompt, film, video, asset, mode)
-    job.create(wanted, job.Faces.of(yes=yes, plain=plain), job.JobPlace(server, out))
+    job.create(wanted, job.Faces.of(yes=yes, plain=plain), job.JobTarget(server, out))
 
 
 @app.command(cls=Spoken)
@@ -90,7 +90,7 @@ def demo(
 
     wanted = _job(prompt, film, video)
     folder = out or (DEMO_OUT if prompt == DEMO_PROMPT else None)
-    job.create(wanted, job.Faces.of(yes=True, plain=plain), job.JobPlace(server, folder))
+    job.create(wanted, job.Faces.of(yes=True, plain=plain), job.JobTarget(server, folder))
     typer.echo("  In the browser, with all that you have made: koda open")
 
 
@@ -129,7 +129,7 @@ def watch(
     from koda_ray.console import job
 
     faces = job.Faces.of(yes=yes, plain=plain, look=look)
-    job.take_up(session, faces, job.JobPlace(server, out, may_start=False, saves=not look))
+    job.take_up(session, faces, job.JobTarget(server, out, may_start=False, saves=not look))
 
 
 @app.command(cls=Spoken)
@@ -145,7 +145,7 @@ def resume(
     from koda_ray.console import job
 
     faces = job.Faces.of(yes=yes, plain=plain)
-    job.take_up(session, faces, job.JobPlace(server, out), words=words, retry=True)
+    job.take_up(session, faces, job.JobTarget(server, out), words=words, retry=True)
 
 
 @app.command(cls=Spoken)
@@ -378,7 +378,7 @@ def save(session: Session, out: Out = None, server: Server = None) -> None:
     """Save the video that a session has made, or its preview, without going on. Starts a server where none runs."""
     from koda_ray.console import job
 
-    job.fetch(session, job.Faces.of(yes=False), job.JobPlace(server, out))
+    job.fetch(session, job.Faces.of(yes=False), job.JobTarget(server, out))
 
 
 @app.command("list")

@@ -28,7 +28,7 @@ from koda_ray.render.programs import check_programs
 from koda_ray.serve import runfile
 from koda_ray.types import NodeState, RenderOptions, SessionOptions, SessionPermissions, now
 
-__all__ = ["Faces", "JobPlace", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
+__all__ = ["Faces", "JobTarget", "NewJob", "create", "fetch", "require_server", "take_up", "with_server"]
 
 _REPLAY_S = 10.0
 
@@ -46,7 +46,7 @@ class NewJob:
 
 
 @dataclass(frozen=True)
-class JobPlace:
+class JobTarget:
     """Where a job is done, and where what comes of it is saved.
 
     Args:
@@ -137,52 +137,52 @@ def with_server(faces: Faces, server: str | None, *, keep: bool = False) -> Gene
                 own.stop()
 
 
-def create(job: NewJob, faces: Faces, place: JobPlace) -> None:
+def create(job: NewJob, faces: Faces, target: JobTarget) -> None:
     """Do a whole job: make a session, follow it, and save what comes of it.
 
     Raises:
         Left: It did not come to a video; with the status to end with.
         Missing: A program is not installed, and the server of our own would need it at the very end.
     """
-    check_folder(place.out)
-    if running_url(place.server) is None and (settings := Settings()).ray_address is None:
+    check_folder(target.out)
+    if running_url(target.server) is None and (settings := Settings()).ray_address is None:
         check_programs(settings.chromium_path)
-    with with_server(faces, place.server) as (url, own):
+    with with_server(faces, target.server) as (url, own):
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
             asyncio.run(followed.create(url, job))
-            asyncio.run(followed.end(url, place.out))
+            asyncio.run(followed.end(url, target.out))
 
 
-def take_up(session_id: str, faces: Faces, place: JobPlace, *, words: str | None = None, retry: bool = False) -> None:
+def take_up(session_id: str, faces: Faces, target: JobTarget, *, words: str | None = None, retry: bool = False) -> None:
     """Go on with a session: follow it, decide, and save what comes of it.
 
     Args:
         session_id: The session.
         faces: How to show it and who decides.
-        place: Where it is done.
+        target: Where it is done.
         words: Something to say to it first.
         retry: Try again what failed.
 
     Raises:
         Left: It did not come to a video, or no server runs and none may be started; with the status to end with.
     """
-    saves = place.saves or place.out is not None
+    saves = target.saves or target.out is not None
     if saves:
-        check_folder(place.out)
-    server = place.server if place.may_start else require_server(place.server)
+        check_folder(target.out)
+    server = target.server if target.may_start else require_server(target.server)
     with with_server(faces, server) as (url, own):
         followed = _Followed(faces, own=own)
         with followed.said_on_interrupt():
             asyncio.run(followed.take_up(url, session_id, words=words, retry=retry))
-            asyncio.run(followed.end(url, place.out, saves=saves))
+            asyncio.run(followed.end(url, target.out, saves=saves))
 
 
-def fetch(session_id: str, faces: Faces, place: JobPlace) -> None:
+def fetch(session_id: str, faces: Faces, target: JobTarget) -> None:
     """Save what a session has made so far and leave it as it is; raises Left where there is nothing yet."""
-    check_folder(place.out)
-    with with_server(faces, place.server) as (url, _):
-        asyncio.run(_fetch(session_id, faces, url, place.out))
+    check_folder(target.out)
+    with with_server(faces, target.server) as (url, _):
+        asyncio.run(_fetch(session_id, faces, url, target.out))
 
 
 async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None) -> None:

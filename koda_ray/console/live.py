@@ -21,7 +21,7 @@ from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from koda_ray.console.text import clean, duration, left, one_line, plural, size
+from koda_ray.console.text import clean, duration, one_line, plural, size, time_left
 from koda_ray.console.view import Bar, Code, View
 from koda_ray.types import NodeState, Phase, Plan, Todo
 
@@ -237,7 +237,7 @@ def _bar(bar: Bar, width: int, now: datetime) -> RenderableType:
         took = duration((bar.ended - bar.began).total_seconds()) if bar.ended and bar.began else ""
         said = Text.assemble(("✔ ", "green"), (f"{bar.size}  {took}", "dim"))
     else:
-        said = Text(" · ".join(filter(None, (bar.stage, left(bar.seconds_left, bar.percent)))), style="dim")
+        said = Text(" · ".join(filter(None, (bar.stage, time_left(bar.seconds_left, bar.percent)))), style="dim")
     grid = Table.grid(padding=(0, 1, 0, 0))
     room = max(10, min(40, width - 50))
     grid.add_column(width=10, no_wrap=True)

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from koda_ray.console.exits import Exit, Left
 from koda_ray.console.live import ACCENT
-from koda_ray.console.text import clean, duration, left, one_line, plural, size
+from koda_ray.console.text import clean, duration, one_line, plural, size, time_left
 from koda_ray.errors import KodaError
 from koda_ray.render import protocol
 from koda_ray.render.api import SUFFIXES, Options, Rendered, RowDone, render, render_rows
@@ -219,7 +219,7 @@ class _Screen:
         said = progress.stage
         if progress.frames_per_s is not None and progress.stage == "capturing":
             said += f" · {progress.frames_per_s:.1f} frames/s"
-        if told := left(progress.seconds_left, progress.percent):
+        if told := time_left(progress.seconds_left, progress.percent):
             said += f" · {told}"
         if self._drawn is not None:
             if self._total == 1 and "" in self._bars:

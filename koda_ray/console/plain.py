@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from koda_ray.console.text import clean, duration, left, one_line, plural, size
+from koda_ray.console.text import clean, duration, one_line, plural, size, time_left
 from koda_ray.console.view import View
 from koda_ray.events import Envelope
 from koda_ray.types import NodeState
@@ -90,7 +90,7 @@ class PlainLines:
             return None
         self._percent[bar.job_id] = step
         told = f"{bar.kind} {bar.percent:.0f} % {bar.stage}"
-        return "render", ", ".join(filter(None, (told, left(bar.seconds_left, bar.percent))))
+        return "render", ", ".join(filter(None, (told, time_left(bar.seconds_left, bar.percent))))
 
 
 def phase_words(state: NodeState) -> str:

@@ -31,10 +31,10 @@ _MOST_SHOWN = 20
 def snapshot(sandbox: str, out: Path, *, force: bool) -> None:
     """Write a project's files to a zip, and say what is not in it; one that is there is replaced only by force."""
     from koda_ray.sandbox.archives import pack
-    from koda_ray.sandbox.own_project import take_out
+    from koda_ray.sandbox.own_project import export_project
 
     async def work(workshop: Workshop) -> tuple[ProjectFiles, dict[str, Skip]]:
-        return await take_out(workshop, sandbox)
+        return await export_project(workshop, sandbox)
 
     _check_free(out, force=force)
     project, left_out = with_workshop(work)
@@ -49,12 +49,12 @@ def snapshot(sandbox: str, out: Path, *, force: bool) -> None:
 def restore(sandbox: str, file: Path) -> None:
     """Make a project's files those of a zip."""
     from koda_ray.sandbox.archives import read_project
-    from koda_ray.sandbox.own_project import put_back
+    from koda_ray.sandbox.own_project import import_project
 
     project = read_project(file)
 
     async def work(workshop: Workshop) -> None:
-        await put_back(workshop, sandbox, project)
+        await import_project(workshop, sandbox, project)
 
     with_workshop(work)
     typer.echo(f"{len(project.files)} files are as in {file}")

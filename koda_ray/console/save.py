@@ -22,8 +22,8 @@ from pydantic import JsonValue
 from koda_ray.client import KodaClient
 from koda_ray.console.text import slug
 from koda_ray.console.view import View
+from koda_ray.destinations import check_destination, not_written
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound
-from koda_ray.places import check_place, not_written
 from koda_ray.types import NodeState, now
 
 __all__ = ["Saved", "check_folder", "has_something", "report", "save", "usual_folder"]
@@ -61,7 +61,7 @@ def check_folder(out: Path | None) -> None:
         InvalidInput: It takes no files.
     """
     folder = out or OUT
-    check_place(folder, what=f"the folder {str(folder)!r}")
+    check_destination(folder, what=f"the folder {str(folder)!r}")
 
 
 def usual_folder(session_id: str, prompt: str) -> Path:

@@ -19,8 +19,8 @@ from pathlib import Path
 import httpx
 import psutil
 
+from koda_ray.destinations import not_written
 from koda_ray.errors import KodaError
-from koda_ray.places import not_written
 from koda_ray.serve import runfile
 
 __all__ = ["MARK", "OwnServer", "ServerNotStarted", "running_url", "stop_running"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["clean", "duration", "left", "one_line", "plural", "size", "slug"]
+__all__ = ["clean", "duration", "one_line", "plural", "size", "slug", "time_left"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
 
 
-def left(seconds: float | None, percent: float) -> str:
+def time_left(seconds: float | None, percent: float) -> str:
     """Say how long work will still take: ``12 s left``; nothing where nobody knows, or it is as good as over."""
     return "" if seconds is None or seconds < _SOON_S or percent >= 100 else f"{duration(seconds)} left"
 

@@ -42,7 +42,7 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
         for name, used, of, _ in lines:
             console.file.write(f"{name}\t{used}\t{of}\n")
         if isinstance(found, UserUsage):
-            for name, used, of, _ in _room_lines(found):
+            for name, used, of, _ in _quota_lines(found):
                 console.file.write(f"{name}\t{used}\t{of}\n")
         return
     whose = found.session_id if isinstance(found, SessionUsage) else f"all work in {found.month}"
@@ -53,7 +53,7 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
     for name, used, of, share in lines:
         table.add_row(f"  {name}", Text(used, justify="right"), Text(of, style="dim"), _bar(share))
     if isinstance(found, UserUsage):
-        for name, used, of, share in _room_lines(found):
+        for name, used, of, share in _quota_lines(found):
             table.add_row(f"  {name}", Text(used, justify="right"), Text(of, style="dim"), _bar(share))
     console.print(table)
     if found.spent.unpriced_tokens:
@@ -70,7 +70,7 @@ def print_usage(console: Console, found: SessionUsage | UserUsage) -> None:
             console.print(Text(f"  {part.kind:<8} {who}  {part.count} x  {', '.join(amounts)}", style="dim"))
 
 
-def _room_lines(found: UserUsage) -> list[tuple[str, str, str, float | None]]:
+def _quota_lines(found: UserUsage) -> list[tuple[str, str, str, float | None]]:
     """Say what there is now, as `usage_lines` says what was used."""
     most = found.most_sessions
     stored, of = found.stored_bytes / 1e6, found.most_stored_bytes / 1e6

@@ -24,7 +24,7 @@ __all__ = ["CHECKS", "examine", "run"]
 
 def _places(examination: Examination) -> list[Finding]:
     """Run what makes and removes folders where the settings point: at the same time they would see each other's."""
-    checks: tuple[Check, ...] = (services.places, machine.sandboxes, machine.room)
+    checks: tuple[Check, ...] = (services.stores, machine.sandboxes, machine.capacity)
     return [finding for check in checks for finding in _guarded(check, examination)]
 
 

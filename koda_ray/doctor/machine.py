@@ -16,7 +16,7 @@ from koda_ray import seccomp
 from koda_ray.doctor.finding import Examination, Finding
 from koda_ray.errors import Missing
 
-__all__ = ["graphics", "isolation", "limits", "page_sizes", "room", "sandboxes"]
+__all__ = ["capacity", "graphics", "isolation", "limits", "page_sizes", "sandboxes"]
 
 _ISOLATION = "Isolation"
 _MACHINE = "Machine"
@@ -153,13 +153,13 @@ def _count(value: int) -> str:
     return "unlimited" if value == resource.RLIM_INFINITY else str(value)
 
 
-def room(examination: Examination) -> list[Finding]:
+def capacity(examination: Examination) -> list[Finding]:
     """Check processors, memory, shared memory and disk."""
     settings = examination.settings
     cores = len(os.sched_getaffinity(0))
     findings = [Finding(_MACHINE, "processors", "ok", str(cores))]
     memory = psutil.virtual_memory()
-    usable = min(memory.available, _cgroup_room())
+    usable = min(memory.available, _cgroup_left())
     findings.append(
         _amount(
             "memory",
@@ -185,7 +185,7 @@ def room(examination: Examination) -> list[Finding]:
                 remedy="Ray keeps objects there: start the container with --shm-size=2g",
             )
         )
-    room = max(_DISK_LEAST_BYTES, settings.node_room_mb << 20)  # with less, a node of a cluster gets no work
+    least = max(_DISK_LEAST_BYTES, settings.node_room_mb << 20)  # with less, a node of a cluster gets no work
     for label, path in (("disk for storage", settings.storage_path), ("disk for sandboxes", settings.sandbox_path)):
         free = shutil.disk_usage(_existing(path)).free
         findings.append(
@@ -194,7 +194,7 @@ def room(examination: Examination) -> list[Finding]:
                 free,
                 f"{_size(free)} free at {path}",
                 wanted=_DISK_WANTED_BYTES,
-                least=room,
+                least=least,
                 remedy="free some space, or set STORAGE_PATH and SANDBOX_PATH to a larger disk",
             )
         )
@@ -230,7 +230,7 @@ def _amount(name: str, value: int, detail: str, *, wanted: int, least: int, reme
     return Finding(_MACHINE, name, "ok", detail)
 
 
-def _cgroup_room() -> int:
+def _cgroup_left() -> int:
     """Memory that a container's limit leaves, in bytes; beyond any machine's where there is no limit."""
     for limit_file, used_file in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

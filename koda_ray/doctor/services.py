@@ -22,7 +22,7 @@ from koda_ray.errors import KodaError
 from koda_ray.llm.registry import missing_extras
 from koda_ray.wire import Health
 
-__all__ = ["agents", "load_settings", "places", "ports", "settings"]
+__all__ = ["agents", "load_settings", "ports", "settings", "stores"]
 
 _SETTINGS = "Settings"
 _PLACES = "Places"
@@ -133,7 +133,7 @@ def _directors(values: Settings) -> list[Finding]:
     return [Finding(_SETTINGS, "agents", "ok", models)]
 
 
-def places(examination: Examination) -> list[Finding]:
+def stores(examination: Examination) -> list[Finding]:
     """Check database and storage, one after the other: both may make the same folder, and remove what they made."""
     return [*_database(examination), *_storage(examination)]
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from koda_ray.llm.anthropic_errors import translated
-from koda_ray.llm.anthropic_wire import AnthropicAssembler, body, counted
+from koda_ray.llm.anthropic_wire import AnthropicAssembler, body, count_request
 from koda_ray.llm.base import ModelEvent, ModelRequest
 from koda_ray.llm.failures import Endpoint, usable_key
 from koda_ray.llm.retry import RetryPolicy
@@ -86,7 +86,7 @@ class AnthropicProvider:
         client = await self._connected()
         try:
             async with asyncio.timeout(_COUNT_S):
-                return (await client.messages.count_tokens(**counted(request))).input_tokens
+                return (await client.messages.count_tokens(**count_request(request))).input_tokens
         except Exception as error:
             raise translated(error, self._peer, request.model) from None
 

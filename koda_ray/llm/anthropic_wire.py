@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anthropic.types.raw_content_block_delta_event import RawContentBlockDeltaEvent
     from anthropic.types.raw_content_block_start_event import RawContentBlockStartEvent
 
-__all__ = ["PROVIDER", "AnthropicAssembler", "body", "counted"]
+__all__ = ["PROVIDER", "AnthropicAssembler", "body", "count_request"]
 
 PROVIDER = "anthropic"
 
@@ -59,7 +59,7 @@ def body(request: ModelRequest) -> MessageCreateParamsStreaming:
     return cast("MessageCreateParamsStreaming", {**made, "max_tokens": request.max_tokens, "stream": True})
 
 
-def counted(request: ModelRequest) -> MessageCountTokensParams:
+def count_request(request: ModelRequest) -> MessageCountTokensParams:
     """Write a request as the API wants it where only its tokens are counted."""
     return cast("MessageCountTokensParams", _prompt(request))
 

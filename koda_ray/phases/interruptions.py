@@ -30,7 +30,7 @@ from koda_ray.commands import (
     StopWork,
 )
 from koda_ray.errors import InvalidInput
-from koda_ray.phases.parts import Transition, announce, refuse, said
+from koda_ray.phases.parts import Transition, announce, person_said, refuse
 from koda_ray.types import Budget, ErrorInfo, Execution, NodeState, Paused, PendingCall, Phase, Question
 
 __all__ = [
@@ -89,7 +89,7 @@ def unstuck(state: NodeState, question: Question, option_id: str | None, answer:
     if option_id == STOP:
         left, effects = cancel(back, Cancel(), at)
         return left, (change, *effects)
-    return back, (change, said(answer))
+    return back, (change, person_said(answer))
 
 
 def pause(state: NodeState, command: Pause, at: datetime) -> Transition:

@@ -11,7 +11,7 @@ from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.pointing import in_words
 from koda_ray.types import MAX_PROMPT_CHARS, NodeState, Note, Pointed
 
-__all__ = ["Transition", "announce", "asked", "refuse", "said", "words_of"]
+__all__ = ["Transition", "announce", "asked", "person_said", "refuse", "words_of"]
 
 
 Transition = tuple[NodeState, tuple[Effect, ...]]
@@ -24,7 +24,7 @@ def announce(state: NodeState) -> Emit:
     return Emit("state_change", (("phase", state.phase), ("owes", state.owes), ("state", dumped)))
 
 
-def said(text: str) -> Emit:
+def person_said(text: str) -> Emit:
     """Tell what a person said."""
     return Emit("message", (("role", "user"), ("content", text)))
 

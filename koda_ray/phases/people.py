@@ -22,7 +22,7 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
-from koda_ray.phases.parts import Transition, announce, asked, refuse, said, words_of
+from koda_ray.phases.parts import Transition, announce, asked, person_said, refuse, words_of
 from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions
 
 __all__ = [
@@ -43,7 +43,7 @@ def start(state: NodeState, command: Start, at: datetime) -> Transition:
     if state.phase != "idle" or state.owes is not None:
         raise refuse(state, "start", "a session starts once; send a message instead")
     prompt = words_of(command.prompt if command.prompt is not None else state.prompt, "prompt")
-    return state.model_copy(update={"prompt": prompt, "owes": "analyze"}), (said(prompt),)
+    return state.model_copy(update={"prompt": prompt, "owes": "analyze"}), (person_said(prompt),)
 
 
 def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
@@ -73,7 +73,7 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     if question.reason in ("style", "rejected"):
         update["style"] = command.option_id if command.option_id is not None and not words else answer
     change = ApprovalChange("question", "approved", (("optionId", command.option_id), ("text", words or None)))
-    return state.model_copy(update=update), (change, said(answer))
+    return state.model_copy(update=update), (change, person_said(answer))
 
 
 def accept(state: NodeState, command: Accept, at: datetime) -> Transition:
@@ -127,7 +127,7 @@ def reject(state: NodeState, command: Reject, at: datetime) -> Transition:
             words = words_of(words, "feedback")
             update["feedback"] = (*state.feedback, words)
             update["feedback_seen"] = len(state.feedback) + 1
-            effects = (*effects, said(words))
+            effects = (*effects, person_said(words))
         return state.model_copy(update=update), effects
     if state.phase in ("preview", "complete") and state.owes is None:
         return _iterate(state, *asked(state, command.feedback, (), "feedback"))
@@ -141,7 +141,7 @@ def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> 
         update |= {"owes": "plan", "feedback_seen": len(state.feedback) + 1}
         return state.model_copy(update=update), (
             ApprovalChange("plan", "rejected", (("feedback", words),)),
-            said(words),
+            person_said(words),
         )
     if state.phase in ("preview", "complete"):
         return _iterate(state, words, update)
@@ -150,7 +150,7 @@ def request_changes(state: NodeState, command: RequestChanges, at: datetime) -> 
 
 def _iterate(state: NodeState, words: str, asked_for: Mapping[str, object]) -> Transition:
     """Go from preview or complete back to work, with what was asked for; a final render under way is given up."""
-    effects: tuple[Effect, ...] = (said(words),)
+    effects: tuple[Effect, ...] = (person_said(words),)
     if state.owes == "render_final" and state.output is not None:
         effects = (StopWork(), CancelJob(state.output.job_id), *effects)
     files = state.execution.files if state.execution else ()
@@ -175,7 +175,7 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
     if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
-        return state.model_copy(update=update), (said(words),)
+        return state.model_copy(update=update), (person_said(words),)
     match state.phase:
         case "question":
             return answer(state, Answer(text=words), at)

@@ -22,13 +22,13 @@ from typing import Self, TypedDict, Unpack, cast
 from pydantic import JsonValue
 
 from koda_ray.config import Settings
+from koda_ray.destinations import check_destination
 from koda_ray.errors import InvalidInput, KodaError
-from koda_ray.places import check_place
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.options import JobOptions, PageContract, check_options, make_spec, needs_page
-from koda_ray.render.page_probe import probe_page
+from koda_ray.render.page_probe import page_contract
 from koda_ray.render.protocol import JobContext, Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
@@ -219,7 +219,7 @@ class Renderer:
         check_options(options, bundle=bundle, entry=page.entry)
         contract = PageContract()
         if needs_page(options):
-            contract = await probe_page(
+            contract = await page_contract(
                 options, bundle=bundle, entry=page.entry, storage=self.storage, executor=self._executor, user_id=_USER
             )
         spec = make_spec(options, bundle=bundle, entry=page.entry, page=contract)
@@ -411,7 +411,7 @@ def _check_out(out: Path) -> None:
     """Refuse what could not be written before anything is rendered for it."""
     if out.is_dir():
         raise InvalidInput(f"output {str(out)!r} is a folder: name a file in it")
-    check_place(out.parent, what=f"output {str(out)!r}")
+    check_destination(out.parent, what=f"output {str(out)!r}")
 
 
 def _rendered(

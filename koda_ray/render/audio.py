@@ -161,8 +161,8 @@ async def _decode(file: _SoundFile, track: AudioTrack, heard: int, target: Path)
 
 def _wanted(spec: RenderSpec, track: AudioTrack) -> int:
     """Return how many samples of a track are heard at most: none of one that begins after the end."""
-    room = max(0, total_samples(spec) - _samples(track.start_s))
-    return room if track.duration_s is None else min(room, max(1, _samples(track.duration_s)))
+    left = max(0, total_samples(spec) - _samples(track.start_s))
+    return left if track.duration_s is None else min(left, max(1, _samples(track.duration_s)))
 
 
 def _heard_too_long(track: AudioTrack) -> InvalidInput:

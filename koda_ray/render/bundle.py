@@ -30,13 +30,13 @@ __all__ = [
     "MAX_BUNDLE_BYTES",
     "MAX_FILES",
     "Bundle",
+    "bundle_bytes",
     "bundle_contents",
     "keep_bundle",
     "load_bundle",
     "read_folder",
     "store_bundle",
     "stored_bundle",
-    "unpacked_bytes",
 ]
 
 MAX_BUNDLE_BYTES = 256 * 1024 * 1024
@@ -178,7 +178,7 @@ class Bundle:
         return _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
-def unpacked_bytes(data: bytes | IO[bytes]) -> int:
+def bundle_bytes(data: bytes | IO[bytes]) -> int:
     """Return how many bytes `Bundle.unpack` will hold of a zip at most. Raises InvalidInput as that."""
     with _reading(data) as archive:
         # more than an entry says of itself is never unpacked

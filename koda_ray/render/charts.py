@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["BY_JOIN", "BY_UNIT", "NAMES", "bars", "columns"]
+__all__ = ["BY_JOIN", "BY_UNIT", "NAMES", "bars", "unit_columns"]
 
 BY_UNIT = ("ready", "capture", "encode_tail")
 """Stages of a unit, in order."""
@@ -32,7 +32,7 @@ _NAME_WIDTH, _VALUE_WIDTH = 130, 90
 _PALE = 0.35
 
 
-def columns(units: Sequence[Mapping[str, Any]], *, seconds_per_frame: float) -> str:
+def unit_columns(units: Sequence[Mapping[str, Any]], *, seconds_per_frame: float) -> str:
     """Return a column for each unit, as wide as it is long and as high as its frames took, in parts by stage.
 
     Args:
@@ -83,12 +83,12 @@ def bars(stages: Mapping[str, float]) -> str:
         stages: Milliseconds per frame by stage.
     """
     top = max(stages.values(), default=1.0) or 1.0
-    room = _WIDTH - _NAME_WIDTH - _VALUE_WIDTH
+    left = _WIDTH - _NAME_WIDTH - _VALUE_WIDTH
     shapes: list[str] = []
     for row, (stage, ms) in enumerate(stages.items()):
         y = row * _ROW
         kind = stage if stage in BY_UNIT else "other"
-        width = max(1.5, room * ms / top)
+        width = max(1.5, left * ms / top)
         shapes.append(f"<text x={_NAME_WIDTH - 12} y={y + 17} text-anchor=end>{NAMES[stage]}</text>")
         shapes.append(f'<rect class={kind} x={_NAME_WIDTH} y={y + 4} width="{width:.1f}" height={_ROW - 8} rx=3 />')
         value = f"{ms:.1f} ms" if ms >= 1 else f"{max(ms, 0.01):.2f} ms"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
-from koda_ray.render.ffmpeg import command_line, ended, failed, is_full, start
+from koda_ray.render.ffmpeg import command_line, ensure_ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
 from koda_ray.render.matroska import ImageKind
@@ -301,7 +301,7 @@ class UnitEncoder:
     async def close(self) -> None:
         """End FFmpeg if it still runs; nothing happens after `finish`."""
         if self._process is not None:
-            await ended(self._process)
+            await ensure_ended(self._process)
         if self._pipe is not None:
             self._pipe.close()
         if self._errors is not None:

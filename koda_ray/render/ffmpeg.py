@@ -11,7 +11,7 @@ from koda_ray.errors import EncodeFailed
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.programs import find_program
 
-__all__ = ["QUIETLY", "command_line", "ended", "failed", "is_full", "run", "start"]
+__all__ = ["QUIETLY", "command_line", "ensure_ended", "failed", "is_full", "run", "start"]
 
 QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 """How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
@@ -65,7 +65,7 @@ async def run(
     except TimeoutError:
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
-        await ended(process)
+        await ensure_ended(process)
     if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
     return output
@@ -132,7 +132,7 @@ async def _converse(
     return output, errors
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
+async def ensure_ended(process: asyncio.subprocess.Process) -> None:
     """Make sure that a child is gone, also when the caller is being cancelled."""
     if process.returncode is not None:
         return

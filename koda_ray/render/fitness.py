@@ -25,7 +25,16 @@ from koda_ray.errors import KodaError, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import NODE_FULL
 
-__all__ = ["Unfit", "forget_gone", "free_bytes", "is_full", "left", "note_outdated", "note_room", "unfit_nodes"]
+__all__ = [
+    "Unfit",
+    "declared_full",
+    "forget_gone",
+    "free_bytes",
+    "is_full",
+    "note_outdated",
+    "note_space",
+    "unfit_nodes",
+]
 
 Unfit = Literal["full", "outdated"]
 """Why a node can do no work."""
@@ -53,19 +62,19 @@ def is_full(error: BaseException) -> bool:
     return error.code == "DISK_FULL" if isinstance(error, KodaError) else getattr(error, "errno", None) in _ERRORS
 
 
-def left(error: BaseException | None, *, free: int) -> RenderError:
+def declared_full(error: BaseException | None, *, free: int) -> RenderError:
     """Say of this node that it has no room, and return the error with which work leaves it.
 
     Args:
         error: What failed, if something did.
         free: How much can still be written, in bytes.
     """
-    note_room(False)
+    note_space(False)
     why = "its disk has no room" if error is None else str(error)
     return RenderError(f"{why} ({free >> 20} MB are free)", code=NODE_FULL, retryable=True)
 
 
-def note_room(there_is: bool) -> None:
+def note_space(there_is: bool) -> None:
     """Say whether this node has room. A head that is away is told by whoever meets the disk next."""
     if not ray.is_initialized():  # it would be started by asking
         return

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from koda_ray.errors import EncodeFailed
-from koda_ray.render.ffmpeg import ended, failed, is_full
+from koda_ray.render.ffmpeg import ensure_ended, failed, is_full
 from koda_ray.render.isolation import call_filter, check_isolation, program_command
 from koda_ray.render.programs import find_program
 
@@ -73,7 +73,7 @@ async def run_on_foreign(
     except TimeoutError:
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
-        await ended(process)
+        await ensure_ended(process)
     if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
     if target is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from koda_ray.render.frames import Interposer, interposer_digest
-from koda_ray.render.isolation import refusal
+from koda_ray.render.isolation import device_refusal
 
 __all__ = [
     "DEVICES",
@@ -235,7 +235,7 @@ def _refusal(binary: Path, path: Path) -> str | None:
         mode = path.stat().st_mode
     except OSError as error:
         return error.strerror or str(error)
-    return refusal(binary, path) if stat.S_ISCHR(mode) else "not a device file"
+    return device_refusal(binary, path) if stat.S_ISCHR(mode) else "not a device file"
 
 
 def software_because(renderer: str) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["parts_of"]
+__all__ = ["browser_files"]
 
 _FILES = (
     "*.pak",
@@ -27,7 +27,7 @@ _FILES = (
 _FOLDERS = {"locales": "*.pak", "hyphen-data": "hyph-*.hyb"}
 
 
-def parts_of(binary: Path) -> list[Path]:
+def browser_files(binary: Path) -> list[Path]:
     """Return the files that a browser is made of, below the folder of its program and the one where that really lies.
 
     Args:

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from koda_ray.errors import Missing
-from koda_ray.render.installed import parts_of
+from koda_ray.render.installed import browser_files
 from koda_ray.render.programs import find_program
 from koda_ray.seccomp_file import filter_fd
 
@@ -32,10 +32,10 @@ __all__ = [
     "call_filter",
     "captures_at_work",
     "check_isolation",
+    "device_refusal",
     "nested_sandbox_works",
     "own_folder",
     "program_command",
-    "refusal",
     "sweep_dead_folders",
     "trial_arguments",
     "write_whole",
@@ -99,7 +99,7 @@ def browser_command(
     command += [find_program("bwrap"), *_isolation_arguments(binary, shm_bytes), *_device_arguments(devices), *more]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    for part in parts_of(binary):
+    for part in browser_files(binary):
         if not part.is_relative_to("/usr"):
             command += ["--ro-bind", str(part), str(part)]
     return [*command, "--bind", str(folder), str(folder), "--chdir", str(folder), str(binary)]
@@ -198,7 +198,7 @@ def _device_arguments(devices: Sequence[Path]) -> list[str]:
     return [*read, *(part for path in devices for part in ("--dev-bind", str(path), str(path)))]
 
 
-def refusal(binary: Path, device: Path) -> str | None:
+def device_refusal(binary: Path, device: Path) -> str | None:
     """Return why an isolated browser may not open a device file to read and write; None when it may.
 
     It is opened as the browser would open it: by the same user, in the same isolation.

@@ -40,7 +40,7 @@ _MIB = 1 << 20
 _SHARE = 0.6
 # a page of 1920x1080 with WebGL takes 270 MiB, at twice the pixels for each of CSS 370
 _LEAST_BYTES = 512 * _MIB
-_ROOM_BYTES = 1 << 30
+_BROWSER_BYTES = 1 << 30
 _MOST_BYTES = 8 << 30
 # V8 keeps a page's objects within 4 GiB; near that it collects garbage for minutes before it gives up
 _MOST_PRIVATE_BYTES = 3 << 30
@@ -59,8 +59,8 @@ def usual_browsers() -> int:
     processors idle: 36 ms a frame of a small WebGL page, where three take 25.
     """
     processors = len(os.sched_getaffinity(0))
-    room = int(machine_bytes() * _SHARE) // _ROOM_BYTES
-    return max(processors, min(math.ceil(processors * 4 / 3), room))
+    fitting = int(machine_bytes() * _SHARE) // _BROWSER_BYTES
+    return max(processors, min(math.ceil(processors * 4 / 3), fitting))
 
 
 def helper_threads(pages: int) -> int:

@@ -25,7 +25,7 @@ from koda_ray.render.cdp import NAVIGATED
 from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
 from koda_ray.render.frames import RAW_QUALITY
 from koda_ray.render.matroska import ImageKind
-from koda_ray.render.problems import Problems, clean
+from koda_ray.render.problems import Problems, storable_text
 from koda_ray.render.serving import ORIGIN, BundleServer
 
 __all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
@@ -401,7 +401,8 @@ class LoadedPage:
         url = self._left_for or (self._leaves_for if failed else None)
         if url is not None:
             raise PageError(
-                f"frame {frame}: the page navigated to {clean(url[:200])} while it was rendered; stay on one page",
+                f"frame {frame}: the page navigated to {storable_text(url[:200])} while it was rendered; "
+                "stay on one page",
                 context={"frame": frame},
             )
 
@@ -472,7 +473,7 @@ class LoadedPage:
     def _pending(self, said: object) -> list[str]:
         """Join what the page waits for with what it asked of us."""
         found = cast("list[object]", said) if isinstance(said, list) else []
-        names = [clean(str(name)[:_MAX_NAME_CHARS]) for name in found]
+        names = [storable_text(str(name)[:_MAX_NAME_CHARS]) for name in found]
         return list(dict.fromkeys([*names, *self._server.pending]))
 
     async def _begin_frame(
@@ -511,7 +512,7 @@ class LoadedPage:
         where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
         when = "" if frame is None else f"frame {frame}: "
         return PageError(
-            f"{when}{clean(message)}{where}{self.problems.because(message)}",
+            f"{when}{storable_text(message)}{where}{self.problems.because(message)}",
             context={
                 "frame": frame,
                 "file": fatal.file if fatal else None,

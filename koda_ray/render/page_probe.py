@@ -12,13 +12,13 @@ from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
 
-__all__ = ["probe_page"]
+__all__ = ["page_contract"]
 
 _ASKED_SIZE = (1920, 1080)
 _LOOK_S = 0.1
 
 
-async def probe_page(
+async def page_contract(
     options: JobOptions, *, bundle: str, entry: str, storage: Storage, executor: RenderExecutor, user_id: str
 ) -> PageContract:
     """Open a page and read what it says of itself; the answer is kept beside the bundle.

@@ -53,9 +53,9 @@ class Pipe:
             try:
                 left = left[os.write(self._writer, left) :]
             except BlockingIOError:
-                await self._room()
+                await self._until_read()
 
-    async def _room(self) -> None:
+    async def _until_read(self) -> None:
         loop = asyncio.get_running_loop()
         writer, there = self._writer, loop.create_future()
         loop.add_writer(writer, lambda: there.done() or there.set_result(None))

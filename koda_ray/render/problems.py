@@ -17,7 +17,7 @@ from koda_ray.hearsay import plain, whole
 from koda_ray.render.protocol import PageProblem, ProblemKind
 from koda_ray.render.sourcemap import SourceMaps
 
-__all__ = ["Problems", "clean"]
+__all__ = ["Problems", "storable_text"]
 
 MAX_PROBLEMS = 50
 MAX_MESSAGE_CHARS = 4000
@@ -31,7 +31,7 @@ _STACK_LINE = re.compile(
 _HARMLESS = ("ResizeObserver loop",)
 
 
-def clean(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return what a page says as text that can be stored and shown: no control characters, and not too long."""
     return plain(text, MAX_MESSAGE_CHARS)
 
@@ -111,7 +111,7 @@ class Problems:
 
     def add(self, kind: ProblemKind, message: str, *, stack: str = "") -> None:
         """Note a problem that the browser did not report itself."""
-        self._keep(_Noted(kind, clean(message), stack=clean(stack)))
+        self._keep(_Noted(kind, storable_text(message), stack=storable_text(stack)))
 
     def on_exception(self, event: Mapping[str, object]) -> None:
         """Take ``Runtime.exceptionThrown``."""
@@ -147,7 +147,7 @@ class Problems:
 
     def _report(self, kind: ProblemKind, message: str, frames: Sequence[Mapping[str, object]]) -> str:
         places = [place for frame in frames[:MAX_STACK_LINES] if (place := self._place(frame)) is not None]
-        noted = _Noted(kind, clean(message), tuple(places))
+        noted = _Noted(kind, storable_text(message), tuple(places))
         if not any(word in message[:200] for word in _HARMLESS):
             self._keep(noted)
         return noted.message
@@ -156,7 +156,7 @@ class Problems:
         url = str(frame.get("url") or "")
         if not url.startswith(self._origin):
             return None
-        path = clean(unquote(urlsplit(url).path).lstrip("/") or "index.html")
+        path = storable_text(unquote(urlsplit(url).path).lstrip("/") or "index.html")
         line, column = _number(frame.get("lineNumber")) + 1, _number(frame.get("columnNumber")) + 1
         return _Place(path, line, column, str(frame.get("functionName") or "(anonymous)")[:_NAME_CHARS])
 
@@ -168,7 +168,7 @@ class Problems:
             file, line, column = (
                 (place.path, place.line, place.column)
                 if original is None
-                else (clean(original.file), original.line, original.column)
+                else (storable_text(original.file), original.line, original.column)
             )
             lines.append(f"{place.function} ({file}:{line}:{column})")
             # the place to mend is in the project, not in a library that was handed something wrong
@@ -181,7 +181,7 @@ class Problems:
             file=first[0],
             line=first[1],
             column=first[2],
-            stack=clean("\n".join(lines)) if lines else noted.stack,
+            stack=storable_text("\n".join(lines)) if lines else noted.stack,
         )
 
     @property

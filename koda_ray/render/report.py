@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from koda_ray.errors import NotFound
-from koda_ray.render.charts import BY_JOIN, BY_UNIT, NAMES, bars, columns
+from koda_ray.render.charts import BY_JOIN, BY_UNIT, NAMES, bars, unit_columns
 from koda_ray.state.keys import report_key, report_page_key, sheet_key
 from koda_ray.state.storage import Storage
 
@@ -76,7 +76,7 @@ def report_page(report: Mapping[str, JsonValue], *, job_id: str, sheet: bytes | 
         for stage in BY_UNIT
     )
     reused = "<span>pale: made by an earlier render</span>" if any(unit["reused"] for unit in units) else ""
-    chart = columns(units, seconds_per_frame=facts["durationS"] / frames)
+    chart = unit_columns(units, seconds_per_frame=facts["durationS"] / frames)
     parts.append(_card("Time per frame along the video", f"{chart}<div class=legend>{legend}{reused}</div>"))
     parts.append(_card("Time per frame by stage", bars(_stages(units, facts["seconds"], frames)) + _AT_ONCE))
     parts.append(_card("Made with", _table(_origin(facts))))

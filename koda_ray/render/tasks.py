@@ -34,7 +34,7 @@ from koda_ray.logs import get_logger
 from koda_ray.metrics import MetricsSink, NoMetrics
 from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
-from koda_ray.render.fitness import free_bytes, is_full, left
+from koda_ray.render.fitness import declared_full, free_bytes, is_full
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.presence import Presence, without
@@ -83,7 +83,7 @@ _PREPARED = 4
 _LINGERS_S = 0.1
 _PREPARED_S = 10.0
 """How long nobody is made ready again: Ray keeps a process that does nothing for about so long."""
-_PATIENCE = 4
+_READY_TIMES = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
 _CPU = "CPU"
@@ -107,25 +107,27 @@ def _run(
     work: Callable[[Callable[[object], None]], Coroutine[Any, Any, object]],
     *,
     background: bool = False,
-    room: int | None = None,
+    least_bytes: int | None = None,
 ) -> Iterator[object]:
-    """Do a task's work; where others could (``room``, in bytes), begin only on a disk with so much room."""
+    """Do a task's work; where others could (``least_bytes``, in bytes), begin only on a disk with so much room."""
 
-    async def with_room(tell: Callable[[object], None]) -> object:
-        if room is not None and (free := free_bytes()) < room:
-            raise left(None, free=free)
+    async def with_space(tell: Callable[[object], None]) -> object:
+        if least_bytes is not None and (free := free_bytes()) < least_bytes:
+            raise declared_full(None, free=free)
         try:
             return await work(tell)
         except (KodaError, OSError) as error:
             free = free_bytes()
             # a browser says no more than that it ended
-            may_be_it = room is not None and free < room and isinstance(error, KodaError) and error.retryable
+            may_be_it = (
+                least_bytes is not None and free < least_bytes and isinstance(error, KodaError) and error.retryable
+            )
             if not is_full(error) and not may_be_it:
                 raise
-            raise left(error, free=free) from error
+            raise declared_full(error, free=free) from error
 
     with _without_secrets():
-        yield from told(with_room, background=background, where=_here())
+        yield from told(with_space, background=background, where=_here())
 
 
 def _here() -> str:
@@ -144,38 +146,42 @@ def _executor_here(
 
 
 def _capture(
-    task: CaptureTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, room: int | None
+    task: CaptureTask,
+    chromium_path: Path | None,
+    memory: MemoryLimit,
+    graphics: GraphicsChoice,
+    least_bytes: int | None,
 ) -> Iterator[object]:
     async def work(tell: Callable[[object], None]) -> str:
         async def hear(told: Captured | UnitResult) -> None:
             tell(told)
 
         async with _executor_here(chromium_path, memory, graphics, at_once=task.at_once) as local:
-            await local.capture(task if task.urgent else _patient(task), hear)
+            await local.capture(task if task.urgent else _with_longer_to_be_ready(task), hear)
         return _DONE
 
-    yield from _run(work, background=not task.urgent, room=room)
+    yield from _run(work, background=not task.urgent, least_bytes=least_bytes)
 
 
-def _patient(task: CaptureTask) -> CaptureTask:
+def _with_longer_to_be_ready(task: CaptureTask) -> CaptureTask:
     """Let the page take longer to become ready, as whoever leaves the processors to others does."""
-    return replace(task, spec=replace(task.spec, ready_timeout_s=task.spec.ready_timeout_s * _PATIENCE))
+    return replace(task, spec=replace(task.spec, ready_timeout_s=task.spec.ready_timeout_s * _READY_TIMES))
 
 
 def _probe(
-    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, room: int | None
+    task: ProbeTask, chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, least_bytes: int | None
 ) -> Iterator[object]:
     async def work(_tell: Callable[[object], None]) -> ProbeReport:
         async with _executor_here(chromium_path, memory, graphics) as local:
             return await local.probe(task)
 
-    yield from _run(work, room=room)
+    yield from _run(work, least_bytes=least_bytes)
 
 
-def _join(task: JoinTask, room: int | None) -> Iterator[object]:
+def _join(task: JoinTask, least_bytes: int | None) -> Iterator[object]:
     from koda_ray.render.join import join_video
 
-    yield from _run(lambda _tell: join_video(task), background=not task.urgent, room=room)
+    yield from _run(lambda _tell: join_video(task), background=not task.urgent, least_bytes=least_bytes)
 
 
 def _environment(chromium_path: Path | None, graphics: GraphicsChoice, lingers_s: float = 0.0) -> Iterator[object]:
@@ -217,7 +223,7 @@ class RayExecutor:
         metrics: Where it is noted what captures waited for and took.
 
     Attributes:
-        room_mb: How much must be free on a node's disk for it to work while others could; 0 until somebody says.
+        space_mb: How much must be free on a node's disk for it to work while others could; 0 until somebody says.
     """
 
     def __init__(
@@ -230,7 +236,7 @@ class RayExecutor:
         graphics: GraphicsChoice = "auto",
         metrics: MetricsSink | None = None,
     ) -> None:
-        self.room_mb = 0
+        self.space_mb = 0
         self._metrics = metrics or NoMetrics()
         self._slots = BrowserSlots(workers=workers, most=most)
         self._presence = Presence()
@@ -326,7 +332,7 @@ class RayExecutor:
             return await self._placed(self._capture, CHROMIUM_RESOURCE, asked)
 
         async def do(placed: _Placed) -> str:
-            given = placed.begin(task, *self._with, await self._wanted_room(resource, asked))
+            given = placed.begin(task, *self._with, await self._wanted_space(resource, asked))
             return await self._result(given, str, what, noted.heard, begun=noted.begun)
 
         try:
@@ -341,9 +347,9 @@ class RayExecutor:
         free: dict[str, Any] = {"num_cpus": 0} if overtakes else {}
 
         async def do(placed: _Placed) -> JoinResult:
-            return await self._result(placed.begin(task, await self._wanted_room(_CPU)), JoinResult, "the join")
+            return await self._result(placed.begin(task, await self._wanted_space(_CPU)), JoinResult, "the join")
 
-        return await self._where_room_is(lambda: _done(lambda: self._placed(self._join, _CPU, **free), do), _CPU)
+        return await self._where_space_is(lambda: _done(lambda: self._placed(self._join, _CPU, **free), do), _CPU)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
@@ -352,14 +358,14 @@ class RayExecutor:
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
 
         async def do(placed: _Placed) -> ProbeReport:
-            given = placed.begin(task, *self._with, await self._wanted_room(resource))
+            given = placed.begin(task, *self._with, await self._wanted_space(resource))
             return await self._result(given, ProbeReport, "the probe")
 
-        return await self._where_room_is(lambda: _done(lambda: self._overtaking(self._probe), do), resource)
+        return await self._where_space_is(lambda: _done(lambda: self._overtaking(self._probe), do), resource)
 
-    async def _wanted_room(self, resource: str, environment: str = "") -> int | None:
+    async def _wanted_space(self, resource: str, environment: str = "") -> int | None:
         """Return how much must be free where a task is to be done; None where nobody else could do it."""
-        return self.room_mb << 20 if await self._presence.count(resource, environment) > 1 else None
+        return self.space_mb << 20 if await self._presence.count(resource, environment) > 1 else None
 
     async def _judged(self, error: RenderError, resource: str, environment: str = "") -> RenderError:
         """Return the error of work that a node did not do, as it is or not: a final one where nobody else may."""
@@ -374,7 +380,7 @@ class RayExecutor:
         self._environment = None  # and it is asked anew
         return RenderError(error.message, code=OTHER_ENVIRONMENT)
 
-    async def _where_room_is(self, begin: Callable[[], Awaitable[T]], resource: str) -> T:
+    async def _where_space_is(self, begin: Callable[[], Awaitable[T]], resource: str) -> T:
         """Have something done, and again elsewhere where a node gave it up: each time there is one less to ask."""
         while True:
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from koda_ray.sandbox.deployment import Place
+    from koda_ray.sandbox.deployment import Location
 
 __all__ = [
     "PREVIEW_BASE",
@@ -428,7 +428,7 @@ class SandboxProvider(Protocol):
         """List what exists here and is provably this deployment's."""
         ...
 
-    async def place(self) -> Place:
+    async def location(self) -> Location:
         """Say where its sandboxes are; SandboxError where that must be asked and nobody answers."""
         ...
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from koda_ray.sandbox.hard_links import leads_out
 from koda_ray.sandbox.unreached import FILES, Unreached
-from koda_ray.seccomp import refusal
+from koda_ray.seccomp import call_refusal
 
 __all__ = ["Denials"]
 
@@ -143,7 +143,7 @@ class _Listener:
                 self.close()
             return
         number, pid, _, called, _, _, *args = _ASKED.unpack(asked)
-        name, code = refusal(called, args)
+        name, code = call_refusal(called, args)
         if code != 0 or leads_out(pid, name, args):
             self._calls[name] += 1
         with suppress(OSError):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from koda_ray.sandbox.record import Owner
 
-__all__ = ["CLOUD", "Place", "installation", "local_place", "owner_alive", "owner_text"]
+__all__ = ["CLOUD", "Location", "installation", "local_location", "owner_alive", "owner_text"]
 
 CLOUD = "cloud."
 """How the ids of places begin that are no machine."""
@@ -27,7 +27,7 @@ _MACHINE = Path("/etc/machine-id")
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a provider's sandboxes are.
 
     Attributes:
@@ -55,7 +55,7 @@ class Place:
         return bool(machine) and host == self.words and place.startswith(f"{machine}.")
 
 
-def local_place(root: Path, *, engine: str = "") -> Place:
+def local_location(root: Path, *, engine: str = "") -> Location:
     """Name a folder of sandboxes on this machine; blocks.
 
     Args:
@@ -67,7 +67,7 @@ def local_place(root: Path, *, engine: str = "") -> Place:
     machine = _MACHINE.read_text().strip() if _MACHINE.is_file() else ""
     seen = f"{machine}{engine}"
     name = hashlib.sha256(seen.encode()).hexdigest()[:16] if seen else ""
-    return Place(f"{name}.{installation(root)}", f"{socket.gethostname()}:{root}")
+    return Location(f"{name}.{installation(root)}", f"{socket.gethostname()}:{root}")
 
 
 def installation(root: Path) -> str:

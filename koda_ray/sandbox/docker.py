@@ -50,7 +50,7 @@ from koda_ray.errors import InvalidInput, KodaError, SandboxError, SandboxNotFou
 from koda_ray.sandbox import docker_covers
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.decoys import DECOYS, Decoys
-from koda_ray.sandbox.deployment import Place, local_place
+from koda_ray.sandbox.deployment import Location, local_location
 from koda_ray.sandbox.docker_ahead import Ahead, Maker
 from koda_ray.sandbox.docker_folders import DockerFolders, clear, container_name, folder_inside, intend
 from koda_ray.sandbox.docker_plan import OWNER, PERSON, SANDBOX, SECRET, SESSION, USER, ContainerPlan
@@ -190,9 +190,9 @@ class DockerProvider:
         ids = {name.removeprefix("koda-") for name in names if name not in claimed} | set(records)
         return [await self._info(name) for name in sorted(ids) if is_sandbox_id(name)]
 
-    async def place(self) -> Place:
+    async def location(self) -> Location:
         """Say where its sandboxes are: the engine, and the folder whose name they carry."""
-        return await asyncio.to_thread(local_place, self._root, engine=(await self._engine.facts()).id)
+        return await asyncio.to_thread(local_location, self._root, engine=(await self._engine.facts()).id)
 
     async def keep_warm(self) -> None:
         """Keep as many sandboxes made and started as settings say, until cancelled; then those not taken are gone."""

@@ -36,8 +36,8 @@ from koda_ray.sandbox.docker_answers import (
     believed,
 )
 from koda_ray.sandbox.docker_folders import container_name
-from koda_ray.sandbox.docker_way_in import WayIn, checked
-from koda_ray.sandbox.frames import Message, receive, receive_bytes, send
+from koda_ray.sandbox.docker_way_in import WayIn, answer_or_error
+from koda_ray.sandbox.frames import Message, receive_bytes, receive_object, send
 from koda_ray.sandbox.holder import Hold
 from koda_ray.sandbox.isolation import base_environment, checked_environment
 from koda_ray.sandbox.lifetime import checked_lifetime
@@ -45,7 +45,7 @@ from koda_ray.sandbox.limits import ResourceLimits
 from koda_ray.sandbox.link_terminal import LinkTerminal
 from koda_ray.sandbox.node import NodeRuntime
 from koda_ray.sandbox.outcome import out_of_memory, timed_out
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, late
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, late, server_ended
 from koda_ray.sandbox.reading import MAX_READ_BYTES
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import LinksOut, note, note_end, note_told, noted
@@ -148,7 +148,7 @@ class DockerSandbox:
         names = list(dict.fromkeys(self._path(policy.readable, path) for path in paths))
         files = _Files(most=MAX_READ_BYTES if most_bytes is None else min(MAX_READ_BYTES, most_bytes))
         async with self._way_in.exchange("read", {"paths": names, "most_bytes": most_bytes}) as (reader, _):
-            while not (answer := checked(await receive(reader))).get("end"):
+            while not (answer := answer_or_error(await receive_object(reader))).get("end"):
                 await files.take(answer, reader)
         if list(files.found) != names:
             raise SandboxError(
@@ -173,7 +173,7 @@ class DockerSandbox:
         request: Message = {"path": self._path(policy.readable, path)}
         async with self._way_in.exchange("watch", request, timeout_s=None) as (reader, writer):
             while True:
-                answer = checked(await receive(reader))
+                answer = answer_or_error(await receive_object(reader))
                 writer.write(b".")  # the next one is wanted, and not made before that
                 yield checked_changes(answer.get("changes"))
 
@@ -185,7 +185,7 @@ class DockerSandbox:
         most = self._limits.tmpfs_bytes
         files = _Files(most=most if most_bytes is None else min(most, most_bytes))
         async with self._way_in.exchange("snapshot", {"known": stamps, "most_bytes": most_bytes}) as (reader, _):
-            while "stamps" not in (answer := checked(await receive(reader))):
+            while "stamps" not in (answer := answer_or_error(await receive_object(reader))):
                 await files.take(answer, reader)
         told = believed(ToldSurvey, answer)
         found, skipped = told.found(), checked_skips(told.skipped)
@@ -334,7 +334,7 @@ class DockerSandbox:
         elif network and self.way_out.leads:
             await self._begin(name, lambda socket: self._lead(name, socket))
 
-    async def ended(self, name: str) -> None:
+    async def server_ended(self, name: str) -> None:
         """Wait until a background process that has its way out from here has ended, or the sandbox has."""
         holding = self._holding.get(name)
         if holding is not None:
@@ -359,7 +359,7 @@ class DockerSandbox:
             async with asyncio.timeout(_OPEN_TIMEOUT_S):
                 await send(writer, request)
                 with noted(self.id):
-                    checked(await receive(reader))
+                    answer_or_error(await receive_object(reader))
         except BaseException as error:
             await self._way_in.link.release(writer)
             if isinstance(error, TimeoutError):
@@ -392,7 +392,7 @@ class DockerSandbox:
                             lines = await self._last_lines()
                             code = None if server is None else server.exit_code
                             await self._relay.close()
-                            raise ended(code, lines)
+                            raise server_ended(code, lines)
                         await asyncio.sleep(_PROBE_PERIOD_S)
             except TimeoutError:
                 lines = await self._last_lines()
@@ -466,7 +466,7 @@ class DockerSandbox:
             )
         message: Message = {"files": sizes, **(more or {})}
         async with self._way_in.exchange(operation, message, list(files.values())) as (reader, _):
-            return checked(await receive(reader))
+            return answer_or_error(await receive_object(reader))
 
     def _check_command(self, argv: Sequence[str]) -> None:
         with noted(self.id):
@@ -495,7 +495,7 @@ class DockerSandbox:
             with suppress(KodaError):  # the sandbox, and with it the process, is gone
                 request: Message = {"name": name, "pid": info.pid}
                 async with self._way_in.exchange("wait", request, timeout_s=None) as (reader, _):
-                    await receive(reader)
+                    await receive_object(reader)
 
     async def _start_named(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None, egress: str | None = None
@@ -550,7 +550,7 @@ async def _outcome(
     Returns:
         The outcome, and whether it came in time.
     """
-    answering = asyncio.create_task(receive(reader))
+    answering = asyncio.create_task(receive_object(reader))
     try:
         await asyncio.wait({answering}, timeout=timeout_s)
         in_time = answering.done()
@@ -564,4 +564,4 @@ async def _outcome(
             answering.exception()  # looked at, also where the wait itself is cancelled
     if answering.cancelled():
         raise TimeoutError
-    return checked(answering.result()), in_time
+    return answer_or_error(answering.result()), in_time

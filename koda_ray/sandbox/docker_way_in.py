@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from koda_ray.errors import SandboxError, SandboxNotFound
 from koda_ray.sandbox.baits import Baits
 from koda_ray.sandbox.engine import Container
-from koda_ray.sandbox.frames import Message, receive, send
+from koda_ray.sandbox.frames import Message, receive_object, send
 from koda_ray.sandbox.gvisor_trace import GvisorTrace
 from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.link import Connection, Link
 from koda_ray.sandbox.refused import note, noted
 from koda_ray.sandbox.retold import revive
 
-__all__ = ["WayIn", "checked"]
+__all__ = ["WayIn", "answer_or_error"]
 
 _TIMEOUT_S = 120.0
 _LOOK_S = 1.0
@@ -81,7 +81,7 @@ class WayIn:
     async def ask(self, operation: str, request: Message) -> Message:
         """Send a request and wait for its answer."""
         async with self.exchange(operation, request) as (reader, _):
-            return checked(await receive(reader))
+            return answer_or_error(await receive_object(reader))
 
     @asynccontextmanager
     async def exchange(
@@ -170,7 +170,7 @@ class WayIn:
         try:
             async with asyncio.timeout_at(deadline):
                 await send(writer, {"op": "hello"})
-                await receive(reader)
+                await receive_object(reader)
         except (TimeoutError, EOFError, OSError):
             return False
         finally:
@@ -188,7 +188,7 @@ class WayIn:
         return await self._look() if self._is_known() else None
 
 
-def checked(answer: Message) -> Message:
+def answer_or_error(answer: Message) -> Message:
     """Return an answer; raise the error that it is."""
     if "error" in answer:
         raise revive(answer["error"])

@@ -21,7 +21,7 @@ from koda_ray.cancellation import finish
 from koda_ray.errors import InvalidInput, KodaError, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.cloud_terms import made_or_ended
-from koda_ray.sandbox.deployment import CLOUD, Place, owner_alive, owner_text
+from koda_ray.sandbox.deployment import CLOUD, Location, owner_alive, owner_text
 from koda_ray.sandbox.e2b_cloud import E2BCloud, E2BTemplate, E2BTerms
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.record import is_sandbox_id
@@ -130,10 +130,10 @@ class E2BProvider:
                 )
         return [listed[name] for name in sorted(listed)]
 
-    async def place(self) -> Place:
+    async def location(self) -> Location:
         """Say where its sandboxes are: the cloud, which is reached from everywhere."""
         cloud = self._cloud.api_url or self._cloud.domain or "e2b"
-        return Place(f"{CLOUD}{cloud}", cloud)
+        return Location(f"{CLOUD}{cloud}", cloud)
 
     async def close(self) -> None:
         """Let go of every sandbox; E2B ends one when its lifetime is over. May be called twice."""

@@ -25,7 +25,7 @@ from koda_ray.sandbox.e2b_terminal import E2BTerminal
 from koda_ray.sandbox.kept import Kept
 from koda_ray.sandbox.lifetime import Lifetime, checked_lifetime
 from koda_ray.sandbox.packed import Header
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, ended, late
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, late, server_ended
 
 __all__ = ["E2BSandbox"]
 
@@ -136,7 +136,7 @@ class E2BSandbox(AskedSandbox):
                     while not await answers_at(endpoint):
                         server = next((info for info in await self.processes() if info.name == PREVIEW), None)
                         if server is None or not server.running:
-                            raise ended(server.exit_code if server else None, await self._last_lines())
+                            raise server_ended(server.exit_code if server else None, await self._last_lines())
                         await asyncio.sleep(_PROBE_PERIOD_S)
             except TimeoutError:
                 lines = await self._last_lines()

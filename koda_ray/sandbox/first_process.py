@@ -47,7 +47,7 @@ from koda_ray.sandbox.outlet import Outlet
 from koda_ray.sandbox.owners import Owners
 from koda_ray.sandbox.passing import relay_both
 from koda_ray.sandbox.proxied import proxy_environment
-from koda_ray.sandbox.retold import describe
+from koda_ray.sandbox.retold import describe_error
 from koda_ray.sandbox.template import TemplateProject
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree
@@ -142,13 +142,13 @@ class _Inside:
             try:
                 await self._operations[str(request.get("op"))](request, reader, writer)
             except KodaError as error:
-                await send(writer, {"error": describe(error)})
+                await send(writer, {"error": describe_error(error)})
             except (OSError, KeyError, TypeError, ValueError) as error:
                 failed = SandboxError(
                     f"the sandbox could not do {request.get('op')!r}: {error!r}; try again, or make another sandbox "
                     "and restore the last checkpoint into it"
                 )
-                await send(writer, {"error": describe(failed)})
+                await send(writer, {"error": describe_error(failed)})
         except (OSError, EOFError):
             pass  # the owner has gone away
         finally:
@@ -495,11 +495,11 @@ def _seal() -> int | None:
     if heard is None or plain is None:
         return None  # a machine whose call numbers are not known; the engine's filter stays
     if told:  # by gVisor's kernel, which has no listeners
-        return seccomp.install(plain, heard=False)
+        return seccomp.install_filter(plain, heard=False)
     try:
-        return seccomp.install(heard, heard=True)
+        return seccomp.install_filter(heard, heard=True)
     except OSError:  # a kernel that has no listeners (gVisor's), or one of the engine's is there already
-        return seccomp.install(plain, heard=False)
+        return seccomp.install_filter(plain, heard=False)
 
 
 def _take_environment() -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from koda_ray.errors import SandboxError
 
-__all__ = ["HELLO_BYTES", "Message", "Writer", "receive", "receive_bytes", "relay", "send"]
+__all__ = ["HELLO_BYTES", "Message", "Writer", "receive_bytes", "receive_object", "relay", "send"]
 
 HELLO_BYTES = 64
 """The length of the secret that whoever dials says first, in hexadecimal digits."""
@@ -50,7 +50,7 @@ async def send(writer: Writer, value: Mapping[str, object], blobs: Sequence[byte
     await writer.drain()
 
 
-async def receive(reader: asyncio.StreamReader) -> Message:
+async def receive_object(reader: asyncio.StreamReader) -> Message:
     """Read one object.
 
     Raises:

@@ -20,7 +20,7 @@ from typing import Literal
 from koda_ray import seccomp
 from koda_ray.sandbox.policy import PROJECT_ROOT
 
-__all__ = ["GREETING", "Tried", "read_point", "session"]
+__all__ = ["GREETING", "Tried", "read_point", "trace_config"]
 
 GREETING = b"\x08\x01"
 """What both sides say first: version 1."""
@@ -46,7 +46,7 @@ class Tried:
     what: str
 
 
-def session(endpoint: str) -> dict[str, object]:
+def trace_config(endpoint: str) -> dict[str, object]:
     """Describe what shall be told, and where, as ``runsc trace create`` reads it."""
     numbers = [f"syscall/sysno/{number}/exit" for number in sorted(seccomp.left_to_kernel())]
     opens = [f"syscall/{name}/exit" for name in ("open", "openat", "creat")]

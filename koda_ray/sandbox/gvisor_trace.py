@@ -25,7 +25,7 @@ from typing import Protocol
 
 from koda_ray import seccomp
 from koda_ray.errors import KodaError
-from koda_ray.sandbox.gvisor_points import GREETING, Tried, read_point, session
+from koda_ray.sandbox.gvisor_points import GREETING, Tried, read_point, trace_config
 
 __all__ = ["GvisorTrace", "can_be_traced"]
 
@@ -158,7 +158,7 @@ class GvisorTrace:
                 listening.bind(str(endpoint))
                 listening.listen(1)
                 listening.setblocking(False)
-                config.write_text(json.dumps(session(str(endpoint))))
+                config.write_text(json.dumps(trace_config(str(endpoint))))
                 line = (_PROGRAM, "--root", root, "trace", "create", "--force", "--config", str(config), container.id)
                 return await _connected(listening, line)
             except OSError:

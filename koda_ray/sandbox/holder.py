@@ -28,7 +28,7 @@ from typing import IO, Protocol
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
 from koda_ray.sandbox.journal import OutputLog
-from koda_ray.sandbox.retold import describe, revive_ours
+from koda_ray.sandbox.retold import describe_error, revive_ours
 from koda_ray.sandbox.strays import HOLDER
 
 __all__ = ["Hold", "HoldRequest", "HoldingProvider", "HoldingSandbox", "hold", "holding", "main", "refused_of"]
@@ -176,7 +176,7 @@ async def _hold(request: HoldRequest) -> None:
     try:
         sandbox = await _begun(request)
     except KodaError as error:
-        _answer(json.dumps(describe(error)).encode())
+        _answer(json.dumps(describe_error(error)).encode())
         return
     _answer(b"ok")
     try:

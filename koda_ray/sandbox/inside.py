@@ -22,7 +22,7 @@ from koda_ray.sandbox import keeper
 from koda_ray.sandbox.base import FileStamp
 from koda_ray.sandbox.packed import MAX_FILES_BYTES, Header, pack, unpack
 from koda_ray.sandbox.policy import PROJECT_ROOT
-from koda_ray.sandbox.retold import describe
+from koda_ray.sandbox.retold import describe_error
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.watching import Watcher
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         answer, bodies = call(header, files)
         answer = {"ok": True, **answer}
     except KodaError as error:
-        answer, bodies = {"ok": False, "error": describe(error)}, {}
+        answer, bodies = {"ok": False, "error": describe_error(error)}, {}
     sys.stdout.buffer.write(pack(answer, bodies))
     sys.stdout.buffer.flush()
     return 0

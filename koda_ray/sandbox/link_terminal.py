@@ -12,7 +12,7 @@ from typing import cast
 
 from koda_ray.errors import InvalidInput, SandboxError
 from koda_ray.sandbox.base import Terminal
-from koda_ray.sandbox.frames import receive, receive_bytes, send
+from koda_ray.sandbox.frames import receive_bytes, receive_object, send
 from koda_ray.sandbox.terminal import PIECE_BYTES, check_size, pieces
 
 __all__ = ["LinkTerminal", "serve_terminal"]
@@ -96,7 +96,7 @@ async def _take(terminal: Terminal, reader: asyncio.StreamReader, silence_s: flo
     with suppress(OSError, EOFError, SandboxError, InvalidInput, TypeError, KeyError):  # OSError: TimeoutError too
         while True:
             async with asyncio.timeout(silence_s):
-                said = await receive(reader)
+                said = await receive_object(reader)
             if "size" in said:
                 [data] = await receive_bytes(reader, [cast("int", said["size"])], most=PIECE_BYTES)
                 await terminal.write(data)

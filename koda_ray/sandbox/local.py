@@ -44,7 +44,7 @@ from koda_ray.sandbox.bare import Bare
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.copying import copy_folder
 from koda_ray.sandbox.decoys import DECOYS, Decoys
-from koda_ray.sandbox.deployment import Place, local_place
+from koda_ray.sandbox.deployment import Location, local_location
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, remove_tree, sweep_probes, unmount
 from koda_ray.sandbox.egress.process import EgressSocket
 from koda_ray.sandbox.egress.rules import Egress
@@ -59,7 +59,7 @@ from koda_ray.sandbox.record import Owner, Record, is_sandbox_id
 from koda_ray.sandbox.refused import Refusal, note
 from koda_ray.sandbox.strays import kill_users_of
 from koda_ray.sandbox.template import TemplateProject
-from koda_ray.sandbox.triggers import TRIGGERS, lay_trigger, written
+from koda_ray.sandbox.triggers import TRIGGERS, lay_trigger, trigger_path
 from koda_ray.sandbox.users import sandbox_user
 from koda_ray.sandbox.way_out import WayOut
 
@@ -160,9 +160,9 @@ class LocalProvider:
         """List what lies in the deployment's folder under an id; half-made ones are not alive."""
         return await asyncio.to_thread(self._list)
 
-    async def place(self) -> Place:
+    async def location(self) -> Location:
         """Say where its sandboxes are: this machine, and the folder."""
-        return await asyncio.to_thread(local_place, self._root)
+        return await asyncio.to_thread(local_location, self._root)
 
     async def close(self) -> None:
         """End what runs in sandboxes through this program; their files, and what is kept in them, stay."""
@@ -228,7 +228,7 @@ class LocalProvider:
             terminals=disk / TERMINALS,
             decoys=self._decoys.shown(disk / DECOYS),
             baits=disk / BAITED,
-            trigger=written(disk / TRIGGERS),
+            trigger=trigger_path(disk / TRIGGERS),
             etc=directory / "etc",
             node_modules=None if record.image else self._template.node_modules,
             node=node,

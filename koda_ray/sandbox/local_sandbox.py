@@ -36,7 +36,7 @@ from koda_ray.sandbox.lifecycle import Living, let_go
 from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.local_processes import LocalProcesses
 from koda_ray.sandbox.outcome import out_of_memory, timed_out
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, ended, forwarded, late, listen
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers, dev_server, forwarded, late, listen, server_ended
 from koda_ray.sandbox.process import Confined
 from koda_ray.sandbox.reading import TreeReader
 from koda_ray.sandbox.record import Record
@@ -299,7 +299,7 @@ class LocalSandbox:
         data = process.stdout.text().encode()
         return data[-max_bytes:].decode("utf-8", "ignore") if max_bytes > 0 else ""
 
-    async def ended(self, name: str) -> None:
+    async def server_ended(self, name: str) -> None:
         """Wait until a background process with all that it started, or the sandbox, has ended."""
         process = self._named.get(name)
         while process is not None and await self.is_alive():
@@ -369,7 +369,7 @@ class LocalSandbox:
                         if process.exit_code is not None:
                             await process.wait()
                             await self._check_alive()
-                            raise ended(process.exit_code, _last_lines(process))
+                            raise server_ended(process.exit_code, _last_lines(process))
                         await asyncio.sleep(_PROBE_PERIOD_S)
             except TimeoutError:
                 await self.stop(PREVIEW)

@@ -18,7 +18,7 @@ from koda_ray.cancellation import finish
 from koda_ray.errors import InvalidInput, KodaError, Missing, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo
 from koda_ray.sandbox.cloud_terms import made_or_ended
-from koda_ray.sandbox.deployment import CLOUD, Place, owner_alive, owner_text
+from koda_ray.sandbox.deployment import CLOUD, Location, owner_alive, owner_text
 from koda_ray.sandbox.held import Held
 from koda_ray.sandbox.modal_app import ImageAtModal, ModalApp, ModalTerms, not_found
 from koda_ray.sandbox.record import is_sandbox_id
@@ -132,9 +132,9 @@ class ModalProvider:
                         )
         return [listed[name] for name in sorted(listed)]
 
-    async def place(self) -> Place:
+    async def location(self) -> Location:
         """Say where its sandboxes are: the app, which is reached from everywhere."""
-        return Place(f"{CLOUD}modal.{self._app.name}", f"Modal's app {self._app.name}")
+        return Location(f"{CLOUD}modal.{self._app.name}", f"Modal's app {self._app.name}")
 
     async def close(self) -> None:
         """Let go of every sandbox; Modal ends one when its lifetime is over. May be called twice."""

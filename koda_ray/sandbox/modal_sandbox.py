@@ -27,7 +27,7 @@ from koda_ray.sandbox.lifetime import checked_lifetime
 from koda_ray.sandbox.modal_app import ImageAtModal, ModalApp, ModalTerms
 from koda_ray.sandbox.modal_terminal import ModalTerminal
 from koda_ray.sandbox.packed import MAX_ANSWER_BYTES, Header, pack
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, ended, late
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, answers_at, dev_server, late, server_ended
 from koda_ray.sandbox.record import created_at_s
 from koda_ray.sandbox.shipped import helper
 
@@ -165,7 +165,7 @@ class ModalSandbox(AskedSandbox):
                     while not await answers_at(endpoint):
                         server = next((one for one in await self.processes() if one.name == PREVIEW), None)
                         if server is None or not server.running:
-                            raise ended(server.exit_code if server else None, await self._last_lines())
+                            raise server_ended(server.exit_code if server else None, await self._last_lines())
                         await asyncio.sleep(_PROBE_PERIOD_S)
             except TimeoutError:
                 lines = await self._last_lines()

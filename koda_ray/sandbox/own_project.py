@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 from koda_ray.errors import Conflict, ServerFailed
 from koda_ray.sandbox.archives import ProjectFiles
 from koda_ray.sandbox.base import PREVIEW_BASE, PreviewEndpoint
-from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, dev_server, ended, late
+from koda_ray.sandbox.preview import DEV_PORT, PREVIEW, dev_server, late, server_ended
 
 if TYPE_CHECKING:
     from koda_ray.sandbox.base import Skip
     from koda_ray.sandbox.workshop import Workshop
 
-__all__ = ["find_preview", "put_back", "start_preview", "take_out"]
+__all__ = ["export_project", "find_preview", "import_project", "start_preview"]
 
 _ASK_EVERY_S = 0.2
 _LAST_LINES_BYTES = 4096
 _SHOWN = "(the template's dev server)"
 
 
-async def take_out(
+async def export_project(
     workshop: Workshop, sandbox_id: str, *, most_bytes: int | None = None
 ) -> tuple[ProjectFiles, dict[str, Skip]]:
     """Read a project's files, without what is built or installed; ``most_bytes`` is what they may have together.
@@ -44,8 +44,8 @@ async def take_out(
     return ProjectFiles(files=found.changed, modes=found.modes, folders=found.folders), dict(found.skipped)
 
 
-async def put_back(workshop: Workshop, sandbox_id: str, project: ProjectFiles) -> None:
-    """Make a sandbox's project exactly these files; what `take_out` leaves out stays as it is.
+async def import_project(workshop: Workshop, sandbox_id: str, project: ProjectFiles) -> None:
+    """Make a sandbox's project exactly these files; what `export_project` leaves out stays as it is.
 
     Raises:
         NotFound: SANDBOX_NOT_FOUND.
@@ -76,7 +76,7 @@ async def start_preview(workshop: Workshop, sandbox_id: str, *, timeout_s: float
                 except ServerFailed:
                     process = await workshop.process(sandbox_id, PREVIEW)
                     if process.state != "running":
-                        raise ended(process.record.exit_code, await _last_lines(workshop, sandbox_id)) from None
+                        raise server_ended(process.record.exit_code, await _last_lines(workshop, sandbox_id)) from None
                 await asyncio.sleep(_ASK_EVERY_S)
     except TimeoutError:
         raise late(timeout_s, await _last_lines(workshop, sandbox_id)) from None

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from koda_ray.errors import SandboxError
-from koda_ray.sandbox.frames import Message, receive
+from koda_ray.sandbox.frames import Message, receive_object
 
 __all__ = ["Owners"]
 
@@ -76,7 +76,7 @@ class Owners:
             delay_s = _REDIAL_S
             try:
                 writer.write(self._secret)
-                request = await receive(reader)
+                request = await receive_object(reader)
             except (EOFError, OSError, SandboxError):
                 writer.close()
                 await self._pause(_REDIAL_S)

@@ -40,13 +40,13 @@ __all__ = [
     "answers",
     "answers_at",
     "dev_server",
-    "ended",
     "forwarded",
     "http_client",
     "is_listened",
     "late",
     "listen",
     "open_socket",
+    "server_ended",
     "short_folder",
     "socket_path",
 ]
@@ -111,7 +111,7 @@ def short_folder(directory: Path) -> Path:
     return Path("/tmp") / f"koda-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:24]}"
 
 
-def ended(exit_code: int | None, lines: str) -> ServerFailed:
+def server_ended(exit_code: int | None, lines: str) -> ServerFailed:
     """Make the error of a dev server that ended before it answered: SERVER_FAILED, or PORT_UNAVAILABLE.
 
     Args:

@@ -80,8 +80,8 @@ class Providers:
             KodaError: It could not be asked.
         """
         found = await self.get(row.provider)
-        place = await found.place()
-        here = place.is_where(row.place, row.host) and (self._clouds or not place.everywhere)
+        location = await found.location()
+        here = location.is_where(row.place, row.host) and (self._clouds or not location.everywhere)
         return found if here else None
 
     async def images(self, name: str) -> ImageMaker:

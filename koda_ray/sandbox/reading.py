@@ -51,14 +51,14 @@ class _Survey:
     """What a snapshot will hold, before any file is read.
 
     Attributes:
-        room_bytes: By how much the files may have grown together until they are read.
+        left_bytes: By how much the files may have grown together until they are read.
     """
 
     files: dict[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     folders: set[str] = field(default_factory=set[str])
     modes: dict[str, int] = field(default_factory=dict[str, int])
     skipped: dict[str, Skip] = field(default_factory=dict[str, Skip])
-    room_bytes: int = 0
+    left_bytes: int = 0
 
 
 class _Larger(SandboxError):
@@ -179,7 +179,7 @@ class TreeReader:
                 stamp = _stamp(info)
                 if not stamp.changed_ns or known.get(path) != stamp:
                     try:
-                        data = self._read(root_fd, path, most_bytes=info.st_size + seen.room_bytes)
+                        data = self._read(root_fd, path, most_bytes=info.st_size + seen.left_bytes)
                     except NotFound:
                         continue  # removed since it was listed
                     except _Larger:
@@ -188,7 +188,7 @@ class TreeReader:
                     except KodaError:
                         seen.skipped[path] = "unreadable"
                         continue
-                    seen.room_bytes -= max(0, len(data) - info.st_size)
+                    seen.left_bytes -= max(0, len(data) - info.st_size)
                     stamp = replace(stamp, size_bytes=len(data))  # it may have grown, and that is what is held of it
                     take(path, data)
                 stamps[path] = stamp
@@ -197,7 +197,7 @@ class TreeReader:
         for path in known.keys() - stamps.keys():
             if is_unread(path, seen.skipped):
                 stamps[path] = known[path]
-        self._check_room(stamps)
+        self._check_fits(stamps)
         filled = {path.rpartition("/")[0] for path in (*seen.folders, *stamps)}
         return Snapshot(
             stamps=stamps,
@@ -269,8 +269,8 @@ class TreeReader:
                 seen.files[entry.path] = entry.stat
         kept = {path: stamp.size_bytes for path, stamp in known.items()}
         sizes = {path: info.st_size for path, info in seen.files.items()}
-        room = self._most_bytes - sum(size for path, size in kept.items() if is_unread(path, seen.skipped))
-        for path in left_out(sizes, kept, most_bytes=room):
+        left_bytes = self._most_bytes - sum(size for path, size in kept.items() if is_unread(path, seen.skipped))
+        for path in left_out(sizes, kept, most_bytes=left_bytes):
             seen.skipped[path] = "large"
             sizes[path] = kept.get(path, 0)
         size = sum(sizes.values())
@@ -280,10 +280,10 @@ class TreeReader:
                 "them, or remove what is large and not needed, and try again",
                 context={"sizeBytes": size},
             )
-        seen.room_bytes = max(0, _least(room, most_bytes) - size)
+        seen.left_bytes = max(0, _least(left_bytes, most_bytes) - size)
         return seen
 
-    def _check_room(self, stamps: Mapping[str, FileStamp]) -> None:
+    def _check_fits(self, stamps: Mapping[str, FileStamp]) -> None:
         total = sum(stamp.size_bytes for stamp in stamps.values())
         if total > self._most_bytes:
             raise QuotaExceeded(

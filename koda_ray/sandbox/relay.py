@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from koda_ray.errors import SandboxError, ServerFailed
-from koda_ray.sandbox.frames import receive, send
+from koda_ray.sandbox.frames import receive_object, send
 from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.passing import Passing, relay_both
 from koda_ray.sandbox.preview import is_listened, listen
@@ -96,7 +96,7 @@ class Relay:
     async def _reaches(self, inner: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bool:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await send(inner[1], {"op": "forward", "port": self._port})
-            return (await receive(inner[0])).get("connected") is True
+            return (await receive_object(inner[0])).get("connected") is True
 
 
 class Relays:
@@ -128,7 +128,7 @@ class Relays:
         path = f"{self._folder}/{port:x}.{os.getpid():x}"
         async with self._opening:
             if port not in self._open:
-                await self._make_room(port)
+                await self._close_idle(port)
                 self._open[port] = Relay(path, self._link, port=port)
             try:
                 await self._open[port].open()
@@ -156,7 +156,7 @@ class Relays:
             async with self._opening:
                 await self._close([port for port, relay in self._open.items() if relay.idle_s >= self._idle_s])
 
-    async def _make_room(self, port: int) -> None:
+    async def _close_idle(self, port: int) -> None:
         if len(self._open) < self._most:
             return
         longest = max(self._open, key=lambda other: self._open[other].idle_s)

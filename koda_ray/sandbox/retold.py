@@ -29,7 +29,7 @@ from koda_ray.errors import (
 )
 from koda_ray.hearsay import LARGEST, plain
 
-__all__ = ["CODES", "describe", "revive", "revive_ours"]
+__all__ = ["CODES", "describe_error", "revive", "revive_ours"]
 
 CODES = frozenset({"FILE_NOT_FOUND", "READ_FAILED", "WRITE_FAILED"})
 """What the programs inside give their errors as codes, beside those of the classes."""
@@ -47,7 +47,7 @@ _MAX_WORDS, _MAX_NAME, _MAX_FACTS = 8000, 80, 32
 _Value = str | int | float | bool | None
 
 
-def describe(error: KodaError) -> dict[str, object]:
+def describe_error(error: KodaError) -> dict[str, object]:
     """Put an error into words that ``revive`` reads."""
     return {
         "type": type(error).__name__,

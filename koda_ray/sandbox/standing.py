@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from koda_ray.errors import KodaError, SandboxNotFound
 from koda_ray.sandbox.base import SandboxInfo, SandboxProvider
-from koda_ray.sandbox.deployment import Place
+from koda_ray.sandbox.deployment import Location
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.tmux import Process, Tmux
 from koda_ray.sandbox.unfinished import NEVER_FINISHED, is_unfinished
@@ -129,7 +129,7 @@ class Standing:
         """See what a provider has; None where it cannot be asked."""
         try:
             where = await self._providers.get(provider)
-            return _Seen(where, await where.place(), {info.id: info for info in await where.list()})
+            return _Seen(where, await where.location(), {info.id: info for info in await where.list()})
         except KodaError:
             return None
 
@@ -138,7 +138,7 @@ class Standing:
             return SandboxStanding(record=row, state="gone" if row.ended else "terminated")
         if seen is None:
             return SandboxStanding(record=row, state="unknown")
-        if not seen.place.is_where(row.place, row.host):
+        if not seen.location.is_where(row.place, row.host):
             return SandboxStanding(record=row, state="elsewhere")
         if row.expired_at(now()):
             return await self._gone(seen.provider, row, why=row.time_over)
@@ -181,5 +181,5 @@ class _Seen:
     """What a provider has, where."""
 
     provider: SandboxProvider
-    place: Place
+    location: Location
     infos: dict[str, SandboxInfo]

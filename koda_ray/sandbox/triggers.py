@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["TRIGGERS", "Trigger", "covering", "lay_trigger", "written"]
+__all__ = ["TRIGGERS", "Trigger", "covering", "lay_trigger", "trigger_path"]
 
 TRIGGERS = ".triggers"
 """The folder that it lies in, beside the project."""
@@ -37,13 +37,13 @@ def covering(*, bait: Path, trigger: Path) -> list[str]:
 def lay_trigger(folder: Path) -> None:
     """Make the folder with the file."""
     folder.mkdir(mode=0o711)
-    file = written(folder)
+    file = trigger_path(folder)
     file.touch()
     file.chmod(0o222)
     os.utime(file, ns=(_NEVER_NS, _NEVER_NS))
 
 
-def written(folder: Path) -> Path:
+def trigger_path(folder: Path) -> Path:
     """Where the file lies in its folder."""
     return folder / _NAME
 
@@ -56,7 +56,7 @@ class Trigger:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = written(folder)
+        self._file = trigger_path(folder)
         self._total = 0
 
     def total(self) -> int:

@@ -35,7 +35,7 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.sandbox.base import CommandResult, EndsUnused, FileChange, PreviewEndpoint, Sandbox, Terminal
-from koda_ray.sandbox.deployment import Place
+from koda_ray.sandbox.deployment import Location
 from koda_ray.sandbox.images import ImageMaker, Source, check_sent, checked_name, source_at
 from koda_ray.sandbox.lifetime import MAX_LIFETIME_S, checked_lifetime
 from koda_ray.sandbox.preview import answers_at
@@ -112,8 +112,8 @@ class Workshop:
             )
         called = checked_name(name or source.folder.name or "root")
         source = await _on(source, maker)
-        place = await where.place()
-        if not clean and (there := await self._same(source, called, where.name, place, maker)) is not None:
+        location = await where.location()
+        if not clean and (there := await self._same(source, called, where.name, location, maker)) is not None:
             return there
         image = ImageRecord(
             id=new_id("img"),
@@ -127,8 +127,8 @@ class Workshop:
             status="creating",
             created_at=now(),
             expires_at=now() + LEASE,
-            place=place.id,
-            host=place.words,
+            place=location.id,
+            host=location.words,
         )
         try:
             await finish(self._add_image(image))
@@ -159,12 +159,12 @@ class Workshop:
         if len(await self._store.images(user_id=self._user_id)) < self._providers.max_images:
             return
         await clear_unfinished(self._store, self._providers, user_id=self._user_id)
-        images, place = await self._store.images(user_id=self._user_id), await where.place()
+        images, location = await self._store.images(user_id=self._user_id), await where.location()
         alike = [one for one in images if (one.name, one.provider) == (called, where.name)]
-        if clean or not any(place.is_where(one.place, one.host) for one in alike):
-            there = [one for one in images if one.place == place.id]
+        if clean or not any(location.is_where(one.place, one.host) for one in alike):
+            there = [one for one in images if one.place == location.id]
             if len(there) >= self._providers.max_images:
-                raise _too_many(there, place.words, self._providers.max_images)
+                raise _too_many(there, location.words, self._providers.max_images)
 
     async def images(self) -> list[ImageState]:
         """List images, oldest first; what was never finished is cleared away on the way."""
@@ -247,7 +247,7 @@ class Workshop:
         if found is not None and not await self._is_here(found):
             raise _elsewhere(found, "make the sandbox there, or the image here with `koda image create`")
         where = await self._providers.get(provider if found is None else found.provider)
-        place = await where.place()
+        location = await where.location()
         record = SandboxRecord(
             id=new_id("sbx"),
             session_id=None,
@@ -259,8 +259,8 @@ class Workshop:
             expires_at=now() + LEASE,
             image_id=None if found is None else found.id,
             network=network,
-            place=place.id,
-            host=place.words,
+            place=location.id,
+            host=location.words,
             unused_s=where.unused_s if lifetime_s is None and isinstance(where, EndsUnused) else None,
         )
         try:
@@ -527,11 +527,11 @@ class Workshop:
             await self._store.put_image(replace(image, status="removed"))
 
     async def _same(
-        self, source: Source, name: str, provider: str, place: Place, maker: ImageMaker
+        self, source: Source, name: str, provider: str, location: Location, maker: ImageMaker
     ) -> ImageRecord | None:
         for image in reversed(await self._store.images(user_id=self._user_id)):
             same = (image.digest, image.name, image.provider) == (source.digest, name, provider)
-            same = same and place.is_where(image.place, image.host)
+            same = same and location.is_where(image.place, image.host)
             if same and image.provider_id is not None and await maker.exists(image.provider_id):
                 return image
         return None

@@ -17,7 +17,7 @@ from koda_ray.render.options import JobOptions
 from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.batches import MADE_SURE
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.quotas import render_room
+from koda_ray.serve.quotas import render_quota
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.tracing import trace_parent
@@ -76,7 +76,7 @@ async def page_again(deps: ApiDeps, job: JobRecord, key: str) -> JobRecord:
     except NotFound:
         raise gone from None
     row = new_render(job.user_id, job.project_id, key=key, wanted=wanted, options=options)
-    made = await deps.store.create_job(row, room=render_room(deps.settings))
+    made = await deps.store.create_job(row, quota=render_quota(deps.settings))
     check_same(made, wanted, key)
     # it may have been removed until there was a row that names it
     if made.status not in OVER and not await deps.storage.exists(page):

@@ -18,7 +18,7 @@ from koda_ray import __version__
 from koda_ray.events import Envelope
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import problem
-from koda_ray.serve.arriving import BodyRoom
+from koda_ray.serve.arriving import BodyReservation
 from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.comparing import Comparing
@@ -133,7 +133,7 @@ def create_app(
             return uploads
         return MAX_PAGE_JSON_BYTES if scope["path"].endswith(_PAGES) else MAX_JSON_BYTES
 
-    def rooms(scope: Scope) -> tuple[Unpacking, ...]:
+    def limits(scope: Scope) -> tuple[Unpacking, ...]:
         if not lies_on_disk(scope):
             return ()
         return (app.state.folders, app.state.disk) if scope["path"].endswith("/v1/images") else (app.state.disk,)
@@ -168,7 +168,7 @@ def create_app(
             Middleware(Traced),
             Middleware(BodyLimit, limit_bytes=limit_bytes),
             Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
-            Middleware(BodyRoom, rooms=rooms, limit_bytes=limit_bytes),
+            Middleware(BodyReservation, limits=limits, limit_bytes=limit_bytes),
         ],
     )
     app.state.deps = deps

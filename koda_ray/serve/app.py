@@ -26,7 +26,7 @@ from ray.serve.exceptions import RayServeException
 
 from koda_ray.actors.directory import RayDirectory, public_settings
 from koda_ray.actors.eyes import RayEyes
-from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_places
+from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_session_slots
 from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
@@ -41,7 +41,7 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve import ray_folder, runfile
 from koda_ray.serve.api import create_app
-from koda_ray.serve.auth import Authenticator, decide
+from koda_ray.serve.auth import Authenticator, decide_keys
 from koda_ray.serve.backlog import HeldBack
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.held_port import hold_port
@@ -275,7 +275,7 @@ async def checked_settings(settings: Settings) -> Settings:
     store = store_from(settings, processes="many")
     await store.open()
     try:
-        return await decide(settings, store)
+        return await decide_keys(settings, store)
     finally:
         await store.close()
 
@@ -296,7 +296,7 @@ def _init_ray(settings: Settings) -> str | None:
             storage=settings.storage_provider,
             nodes=sum(bool(node["Alive"]) for node in _RAY.nodes()),
         )
-        await_places()
+        await_session_slots()
         return None
     cpus = len(os.sched_getaffinity(0))
     browsers = settings.render_workers or usual_browsers()

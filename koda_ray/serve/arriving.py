@@ -17,21 +17,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from koda_ray.errors import KodaError
 from koda_ray.serve.limits import Refusals
 from koda_ray.serve.problem import error_response
-from koda_ray.serve.unpacking import RoomHeld, Unpacking
+from koda_ray.serve.unpacking import Reservation, Unpacking
 
-__all__ = ["BodyRoom"]
-
-
-class _NoRoom(Exception):
-    """It is more than there is room for: raised into the application to stop it."""
+__all__ = ["BodyReservation"]
 
 
-class BodyRoom:
+class _NotReserved(Exception):
+    """It is more than was reserved: raised into the application to stop it."""
+
+
+class BodyReservation:
     """ASGI middleware, within those that know whose request it is and how large a body may be.
 
     Args:
         app: What is wrapped.
-        rooms: Returns where a request's body takes room, in this order; none where it does not lie on the disk.
+        limits: Returns where a request's body is reserved, in this order; none where it does not lie on the disk.
         limit_bytes: The limit for a request's body, in bytes: so much of a refused one is read.
     """
 
@@ -39,32 +39,32 @@ class BodyRoom:
         self,
         app: ASGIApp,
         *,
-        rooms: Callable[[Scope], Sequence[Unpacking]],
+        limits: Callable[[Scope], Sequence[Unpacking]],
         limit_bytes: Callable[[Scope], int],
     ) -> None:
         self._app = app
-        self._rooms = rooms
+        self._limits = limits
         self._limit_bytes = limit_bytes
         self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection; all but bodies that lie on the disk passes."""
-        rooms = self._rooms(scope) if scope["type"] == "http" and "user" in scope else ()
-        size = _needed(Headers(scope=scope), rooms, self._limit_bytes(scope)) if rooms else 0
+        limits = self._limits(scope) if scope["type"] == "http" and "user" in scope else ()
+        size = _needed(Headers(scope=scope), limits, self._limit_bytes(scope)) if limits else 0
         if not size:
             await self._app(scope, receive, send)
             return
         async with AsyncExitStack() as taken:
             try:
-                held = [await taken.enter_async_context(room.holding(scope["user"], size)) for room in rooms]
+                held = [await taken.enter_async_context(limit.holding(scope["user"], size)) for limit in limits]
             except KodaError as error:
                 refused = error
             else:
-                body = _Body(receive, rooms, held, size)
+                body = _Body(receive, limits, held, size)
                 try:
                     await self._app(scope, body.receive, body.watched(send))
                     return
-                except _NoRoom:
+                except _NotReserved:
                     if body.started or body.refused is None:
                         raise
                 refused = body.refused
@@ -72,19 +72,21 @@ class BodyRoom:
             await self._refusals.send(answer, receive, send, discard_bytes=self._limit_bytes(scope))
 
 
-def _needed(headers: Headers, rooms: Sequence[Unpacking], limit_bytes: int) -> int:
+def _needed(headers: Headers, limits: Sequence[Unpacking], limit_bytes: int) -> int:
     """Return how much a body may come to; what does not say takes no more than there could be room for."""
     if "transfer-encoding" in headers:
-        return min(limit_bytes, *(room.most_bytes for room in rooms))
+        return min(limit_bytes, *(limit.most_bytes for limit in limits))
     return int(headers.get("content-length", "0"))
 
 
 class _Body:
-    """One body, and the room that is taken for it."""
+    """One body, and what is reserved for it."""
 
-    def __init__(self, receive: Receive, rooms: Sequence[Unpacking], held: Sequence[RoomHeld], size_bytes: int) -> None:
+    def __init__(
+        self, receive: Receive, limits: Sequence[Unpacking], held: Sequence[Reservation], size_bytes: int
+    ) -> None:
         self._receive = receive
-        self._rooms = rooms
+        self._limits = limits
         self._held = held
         self._size = size_bytes
         self._seen = 0
@@ -105,18 +107,18 @@ class _Body:
 
     def _refuse(self) -> None:
         try:
-            for room in self._rooms:
-                room.check(self._seen)
+            for limit in self._limits:
+                limit.check(self._seen)
         except KodaError as error:
             self.refused = error
-            raise _NoRoom from error
+            raise _NotReserved from error
 
     def watched(self, send: Send) -> Send:
         """See whether an answer has begun; frameworks turn what stopped them into one of their own."""
 
         async def sent(message: Message) -> None:
             if self.refused is not None and not self.started:
-                raise _NoRoom
+                raise _NotReserved
             self.started = True
             await send(message)
 

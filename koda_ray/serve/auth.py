@@ -27,7 +27,7 @@ from koda_ray.serve.signing import Forbidden, signing_key
 from koda_ray.state.rows import KEY_ID_CHARS
 from koda_ray.state.store import Store
 
-__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "bearer", "decide", "is_loopback"]
+__all__ = ["LOCAL_USER", "Authenticator", "KeyRing", "Unauthorized", "bearer", "decide_keys", "is_loopback"]
 
 LOCAL_USER = "local"
 MIN_KEY_CHARS = 16
@@ -169,7 +169,7 @@ def bearer(authorization: str | None) -> str | None:
     return (key.strip() or None) if scheme.lower() == "bearer" else None
 
 
-async def decide(settings: Settings, store: Store) -> Settings:
+async def decide_keys(settings: Settings, store: Store) -> Settings:
     """Decide whether a server that starts requires keys; return its settings with the answer.
 
     Raises:

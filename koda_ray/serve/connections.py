@@ -33,7 +33,7 @@ __all__ = [
     "BoundConnection",
     "PreviewConnection",
     "ProxyConnection",
-    "room_for",
+    "within_open_files",
 ]
 
 MOST_CONNECTIONS = 4096
@@ -46,7 +46,7 @@ _MOST_AHEAD = 16
 _HEAD_S = 30.0
 
 
-def room_for(connections: int) -> int:
+def within_open_files(connections: int) -> int:
     """Return how many of so many connections there may be: half of the files that the process may open at most."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return connections if soft == resource.RLIM_INFINITY else min(connections, soft // 2)
@@ -75,7 +75,7 @@ class BoundConnection(HttpToolsProtocol):
         self._in_head = self._came_through = self._is_too_much = False
         self._unheard_bytes = 0
         self._late: asyncio.TimerHandle | None = None
-        if len(self.connections) > room_for(self.most_connections):
+        if len(self.connections) > within_open_files(self.most_connections):
             if self._waiting:
                 self._waiting.popitem(last=False)[0].transport.abort()
             else:

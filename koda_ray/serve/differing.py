@@ -44,12 +44,12 @@ async def told_apart(
     if manifest is None:
         return ()
     short: set[str] = set()
-    room_bytes = _ALL_BYTES
+    left_bytes = _ALL_BYTES
     for path in paths:
         sizes = [entry.size for files in (old, new) if (entry := files.get(path)) is not None]
-        if max(sizes, default=0) <= _FILE_BYTES and sum(sizes) <= room_bytes:
+        if max(sizes, default=0) <= _FILE_BYTES and sum(sizes) <= left_bytes:
             short.add(path)
-            room_bytes -= sum(sizes)
+            left_bytes -= sum(sizes)
     hashes = {entry.sha256 for files in (old, new) for path in short if (entry := files.get(path)) is not None}
     blobs = await storage.get_many(blob_key(manifest.user_id, each) for each in hashes)
 
@@ -59,15 +59,15 @@ async def told_apart(
         return [] if entry is None else _lines(blobs[blob_key(manifest.user_id, entry.sha256)])
 
     def work() -> tuple[FileDiff, ...]:
-        room_lines = _ALL_LINES
+        left_lines = _ALL_LINES
         told: list[FileDiff] = []
         for path in paths:
             before, after = lines(path, old.get(path)), lines(path, new.get(path))
             if before is not None and after is not None:
-                if len(before) + len(after) > room_lines:
+                if len(before) + len(after) > left_lines:
                     before = None
                 else:
-                    room_lines -= len(before) + len(after)
+                    left_lines -= len(before) + len(after)
             told.append(_differs(path, old.get(path), new.get(path), before, after))
         return tuple(told)
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from koda_ray.serve.problem import problem_of, problem_response
 
-__all__ = ["BodyLimit", "BodyTooLarge", "Refusals", "refuse"]
+__all__ = ["BodyLimit", "BodyTooLarge", "Refusals", "refuse_body"]
 
 _DISCARD_S = 5.0
 _READING = 2
@@ -104,18 +104,18 @@ class Refusals:
         self._left = reading
 
     async def send(self, response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:
-        """Answer, and close the connection; the arguments are those of `refuse`."""
+        """Answer, and close the connection; the arguments are those of `refuse_body`."""
         if not self._left:
-            await refuse(response, receive, send, discard_bytes=0)
+            await refuse_body(response, receive, send, discard_bytes=0)
             return
         self._left -= 1
         try:
-            await refuse(response, receive, send, discard_bytes=discard_bytes)
+            await refuse_body(response, receive, send, discard_bytes=discard_bytes)
         finally:
             self._left += 1
 
 
-async def refuse(response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:
+async def refuse_body(response: Response, receive: Receive, send: Send, *, discard_bytes: int) -> None:
     """Answer a request whose body is not wanted, and close its connection.
 
     Args:

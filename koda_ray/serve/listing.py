@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import change_of, read_place, session_summary, short
+from koda_ray.serve.views import change_of, read_cursor, session_summary, short
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
@@ -88,8 +88,8 @@ async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, befor
     pinned, group = sought.pinned, sought.group
     if sought.order == "made":
         return await store.list_sessions(user_id, limit=limit, before=before, pinned=pinned, group=group)
-    place = None if before is None else read_place(before)
-    return await store.changed_sessions(user_id, limit=limit, before=place, pinned=pinned, group=group)
+    cursor = None if before is None else read_cursor(before)
+    return await store.changed_sessions(user_id, limit=limit, before=cursor, pinned=pinned, group=group)
 
 
 async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None]) -> dict[str, str]:

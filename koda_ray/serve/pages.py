@@ -21,7 +21,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.exceptions import HTTPException
 
 from koda_ray.errors import InvalidInput, NotFound
-from koda_ray.render.bundle import stored_bundle, unpacked_bytes
+from koda_ray.render.bundle import bundle_bytes, stored_bundle
 from koda_ray.render.options import JobOptions
 from koda_ray.render.sources import Page, page_of, unpack_page
 from koda_ray.render.spec import AudioTrack
@@ -104,7 +104,7 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
                 raise InvalidInput(_misfit(form, names))
             options = _valid(TypeAdapter(PageRender), text.encode(), what="options")
             rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root if batch else ()
-            size = await asyncio.to_thread(unpacked_bytes, file.file)
+            size = await asyncio.to_thread(bundle_bytes, file.file)
             async with unpacking.holding(user, size):
                 page = await asyncio.to_thread(unpack_page, file.file, entry=options.entry)
                 yield _asked(deps, page, options, rows)
@@ -127,7 +127,7 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
                 except NotFound:
                     raise _no_bundle(body.bundle) from None
                 with (made / "packed.zip").open("rb") as file:
-                    async with unpacking.holding(user, await asyncio.to_thread(unpacked_bytes, file)):
+                    async with unpacking.holding(user, await asyncio.to_thread(bundle_bytes, file)):
                         bundle = await asyncio.to_thread(stored_bundle, file, body.bundle)
                         page = page_of(bundle.files, body.options.entry, what="the bundle")
                         yield _asked(deps, page, body.options, rows)

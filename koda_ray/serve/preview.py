@@ -50,9 +50,9 @@ from koda_ray.serve.deps import SessionDirectory
 from koda_ray.serve.ending import carried_out, ended
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.looking import only_looks
-from koda_ray.serve.preview_places import PreviewPlaces
+from koda_ray.serve.preview_quota import PreviewQuota
 from koda_ray.serve.preview_sources import NOTHING_ELSE, ON_ITS_OWN, Sources, Surroundings
-from koda_ray.serve.preview_texts import replaced
+from koda_ray.serve.preview_texts import with_replaced
 from koda_ray.serve.problem import error_response
 from koda_ray.serve.rates import SAFE_METHODS
 from koda_ray.serve.showing import GRACE_S, REFUSED, Showing, page_around
@@ -191,7 +191,7 @@ def create_preview_app(
     app = Starlette(routes=_routes(proxy), exception_handlers={KodaError: _refused}, lifespan=lifespan)
     app.add_middleware(BodyDeadline)
     app.add_middleware(BodyLimit, limit_bytes=lambda _: MAX_BODY_BYTES)
-    app.add_middleware(PreviewPlaces, whose=lambda connection: _whose(proxy, connection), refused=_refused)
+    app.add_middleware(PreviewQuota, whose=lambda connection: _whose(proxy, connection), refused=_refused)
     app.add_middleware(ReadingDeadline)
     return app
 
@@ -398,7 +398,7 @@ async def _respond(proxy: _Proxy, request: Request, upstream: _Upstream, answer:
         return RedirectResponse(f"{ours}{path}", status_code=307, headers=guard)
     kind = headers.get("content-type", "")
     if base != "/" and request.method != "HEAD" and kind.startswith(_TEXTS):
-        return _Passing(answer, headers, replaced(answer.aiter_raw(), base.encode(), ours.encode()))
+        return _Passing(answer, headers, with_replaced(answer.aiter_raw(), base.encode(), ours.encode()))
     if "content-length" in answer.headers:
         headers["content-length"] = answer.headers["content-length"]
     return _Passing(answer, headers, answer.aiter_raw())

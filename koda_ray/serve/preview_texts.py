@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-__all__ = ["replaced"]
+__all__ = ["with_replaced"]
 
 
-async def replaced(parts: AsyncIterator[bytes], old: bytes, new: bytes) -> AsyncGenerator[bytes]:
+async def with_replaced(parts: AsyncIterator[bytes], old: bytes, new: bytes) -> AsyncGenerator[bytes]:
     """Give a text with a word replaced, wherever its parts begin and end.
 
     Args:

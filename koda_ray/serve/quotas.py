@@ -17,7 +17,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import LimitReached
 from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.inbox import is_awake
-from koda_ray.state.records import RenderRoom, SessionRecord, SessionRoom
+from koda_ray.state.records import RenderQuota, SessionQuota, SessionRecord
 from koda_ray.state.refusals import check_stored
 from koda_ray.types import now
 
@@ -28,11 +28,11 @@ __all__ = [
     "MAX_STREAMS",
     "SPARE_REQUESTS",
     "Streams",
-    "counted",
+    "count_storing",
     "may_store",
     "may_wake",
-    "render_room",
-    "session_room",
+    "render_quota",
+    "session_quota",
 ]
 
 MAX_STREAMS = 800
@@ -116,16 +116,16 @@ class Streams:
                 del self._asked[user_id]
 
 
-def render_room(settings: Settings) -> RenderRoom:
+def render_quota(settings: Settings) -> RenderQuota:
     """Return what a user may have of page renders."""
-    return RenderRoom(
+    return RenderQuota(
         renders=settings.user_renders, video_s=settings.user_render_s, stored_bytes=settings.user_stored_mb << 20
     )
 
 
-def session_room(settings: Settings, *, more: int = 0) -> SessionRoom:
+def session_quota(settings: Settings, *, more: int = 0) -> SessionQuota:
     """Return what a user may have of sessions; ``more`` are to be made right after one."""
-    return SessionRoom(
+    return SessionQuota(
         sessions=settings.max_sessions_per_user or None,
         awake=settings.user_sessions,
         stored_bytes=settings.user_stored_mb << 20,
@@ -133,7 +133,7 @@ def session_room(settings: Settings, *, more: int = 0) -> SessionRoom:
     )
 
 
-def counted(deps: ApiDeps, user_id: str) -> HoldObjects:
+def count_storing(deps: ApiDeps, user_id: str) -> HoldObjects:
     """Count what a user's request is about to store; raises LimitReached where they have as much as one may."""
     return partial(deps.store.hold, user_id, most_bytes=deps.settings.user_stored_mb << 20)
 
@@ -157,4 +157,4 @@ async def may_wake(deps: ApiDeps, row: SessionRecord) -> None:
     if not is_awake(row.owes, row.lease_until):
         await may_store(deps, row.user_id)
     most = deps.settings.user_sessions
-    await deps.store.keep_place(row.id, user_id=row.user_id, most=most, until=now() + _WAKING)
+    await deps.store.admit_session(row.id, user_id=row.user_id, most=most, until=now() + _WAKING)

@@ -15,7 +15,7 @@ import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from koda_ray.config import Places
+from koda_ray.config import DatabaseSettings
 from koda_ray.errors import InvalidInput, KodaError
 
 __all__ = ["RunFile", "read", "remove", "runfile_path", "start_of", "write"]
@@ -34,15 +34,15 @@ class RunFile:
     preview_url: str | None = None
 
 
-def runfile_path(places: Places | None = None) -> Path:
+def runfile_path(settings: DatabaseSettings | None = None) -> Path:
     """Return where the file lies: ``KODA_RUNFILE``, or ``server.json`` in the folder of the database.
 
     Args:
-        places: The settings of a server; read anew, from wherever those are read, when None.
+        settings: The settings of a server; read anew, from wherever those are read, when None.
     """
     if named := os.environ.get("KODA_RUNFILE"):
         return Path(named)
-    return (places or Places()).database_path.parent / "server.json"
+    return (settings or DatabaseSettings()).database_path.parent / "server.json"
 
 
 def write(path: Path, *, url: str, preview_url: str | None) -> RunFile:

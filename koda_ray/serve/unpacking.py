@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from koda_ray.errors import InvalidInput, LimitReached, QuotaExceeded
 
-__all__ = ["RoomHeld", "TooMuchAtOnce", "Unpacking", "read_within"]
+__all__ = ["Reservation", "TooMuchAtOnce", "Unpacking", "read_within"]
 
 _WAIT_S = 30.0
 _WAITING = 32
@@ -48,8 +48,8 @@ class _Share:
     first: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class RoomHeld:
-    """Room that is held, until the block is over that took it."""
+class Reservation:
+    """What is held, until the block is over that took it."""
 
     def __init__(self, size_bytes: int, give_back: Callable[[int], Awaitable[None]]) -> None:
         self._size = size_bytes
@@ -119,7 +119,7 @@ class Unpacking:
             )
 
     @asynccontextmanager
-    async def holding(self, user_id: str, size_bytes: int) -> AsyncGenerator[RoomHeld]:
+    async def holding(self, user_id: str, size_bytes: int) -> AsyncGenerator[Reservation]:
         """Hold so much for as long as the block runs, all of it or nothing.
 
         Raises:
@@ -148,7 +148,7 @@ class Unpacking:
                 await self._take(share, size_bytes)
             finally:
                 share.waiting -= 1
-            held = RoomHeld(size_bytes, give_back)
+            held = Reservation(size_bytes, give_back)
             try:
                 yield held
             finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koda_ray.agent.purse import month as this_month
 from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
-from koda_ray.serve.quotas import session_room
+from koda_ray.serve.quotas import session_quota
 from koda_ray.state.census import MONTH
 from koda_ray.state.charges import AccountRecord
 from koda_ray.state.records import SessionRecord
@@ -42,7 +42,7 @@ async def user_usage(store: Store, user_id: str, settings: Settings, *, month: s
     """Show what all of a user's work has used in a month; the present one when None."""
     account = this_month() if month is None else f"{MONTH}{month}"
     accounts = await store.accounts(user_id, [account])
-    room, taken = session_room(settings), await store.room_taken(user_id)
+    quota, taken = session_quota(settings), await store.quota_used(user_id)
     return UserUsage(
         month=account.removeprefix(MONTH),
         spent=_spent(accounts),
@@ -51,7 +51,7 @@ async def user_usage(store: Store, user_id: str, settings: Settings, *, month: s
         awake=taken.awake or 0,
         most_awake=settings.user_sessions,
         sessions=taken.sessions or 0,
-        most_sessions=room.sessions,
+        most_sessions=quota.sessions,
         stored_bytes=taken.stored_bytes or 0,
         most_stored_bytes=settings.user_stored_mb << 20,
     )

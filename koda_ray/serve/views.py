@@ -26,8 +26,8 @@ from koda_ray.wire import (
 __all__ = [
     "approval_view",
     "change_of",
-    "place_of",
-    "read_place",
+    "cursor_of",
+    "read_cursor",
     "render_view",
     "renders_page",
     "session_summary",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _SUMMARY_CHARS = 200
-_PLACE = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
+_CURSOR = re.compile(r"([0-9a-f]{1,16})-([A-Za-z0-9_-]{1,64})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
@@ -112,31 +112,31 @@ def renders_page(rows: list[JobRecord], limit: int, titles: Mapping[str, str] | 
     """
     page = rows[:limit]
     more = len(rows) > limit and page
-    place = place_of(page[-1]) if more else None
-    return RenderList(renders=tuple(_render_summary(row, titles or {}) for row in page), next=place)
+    cursor = cursor_of(page[-1]) if more else None
+    return RenderList(renders=tuple(_render_summary(row, titles or {}) for row in page), next=cursor)
 
 
-def place_of(row: JobRecord | PointRecord | ApprovalRecord) -> str:
+def cursor_of(row: JobRecord | PointRecord | ApprovalRecord) -> str:
     """Say where in a list by time something is: its id does not sort by it, and it may be gone when this is read."""
-    return _place(row.created_at, row.id)
+    return _cursor(row.created_at, row.id)
 
 
 def change_of(row: SessionRecord) -> str:
     """Say where in a list by the last change something is: it may be elsewhere, or gone, when this is read."""
-    return _place(row.updated_at, row.id)
+    return _cursor(row.updated_at, row.id)
 
 
-def _place(at: datetime, item_id: str) -> str:
+def _cursor(at: datetime, item_id: str) -> str:
     return f"{(at - _EPOCH) // _TICK:x}-{item_id}"
 
 
-def read_place(text: str) -> tuple[datetime, str]:
-    """Read what `place_of` or `change_of` wrote.
+def read_cursor(text: str) -> tuple[datetime, str]:
+    """Read what `cursor_of` or `change_of` wrote.
 
     Raises:
         InvalidInput: It is none.
     """
-    found = _PLACE.fullmatch(text)
+    found = _CURSOR.fullmatch(text)
     try:
         if found is not None:
             return _EPOCH + int(found[1], 16) * _TICK, found[2]

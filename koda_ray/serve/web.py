@@ -99,7 +99,7 @@ def web_router(folder: Path) -> APIRouter:
 
     async def watched(request: Request) -> Response:
         path = request.url.path
-        # as the page reads it, which decodes nothing: whatever else comes to this answer is the studio there
+        # as the page reads it, which decodes nothing: whatever else comes to this answer is the whole page there
         is_embed = _EMBED.fullmatch(path) is not None and request.scope.get("raw_path") == path.encode()
         return await shown(request, {"frame-ancestors": "*"} if is_embed else _NOTHING, _PRIVATE)
 

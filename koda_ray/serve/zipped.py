@@ -52,7 +52,7 @@ async def zipped(
     lies = AsyncExitStack()
 
     @asynccontextmanager
-    async def room(size: int) -> AsyncGenerator[None]:
+    async def reserved(size: int) -> AsyncGenerator[None]:
         async with AsyncExitStack() as held:
             on_disk = await held.enter_async_context(disk_of(request).holding(user, _as_zip_bytes(size)))
             async with unpacking_of(request).holding(user, size):
@@ -63,7 +63,7 @@ async def zipped(
 
     async with lies:
         path = lies.enter_context(scratch()) / "packed.zip"
-        async with read_within(room, partial(_fitting, read)) as project:
+        async with read_within(reserved, partial(_fitting, read)) as project:
             await finish(asyncio.to_thread(_pack, project, path))
         closing.push_async_exit(lies.pop_all())
     told = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

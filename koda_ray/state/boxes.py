@@ -31,9 +31,9 @@ class SandboxRecord:
     Attributes:
         expires_at: While it is being made, until when its maker is taken to be at it, who renews this; once it is ready
             and a person's own, after when whoever finds it ends it.
-        place: Which machine and folder, engine or cloud it is in, as the provider says (``Place.id``); empty in rows
+        place: Which machine and folder, engine or cloud it is in, as the provider says (``Location.id``); empty in rows
             of an older koda_ray.
-        host: The same for people (``Place.words``).
+        host: The same for people (``Location.words``).
         ended: Why it ended, in words, where nobody terminated it.
         unused_s: How long after its last use its provider ends it, also before ``expires_at``; None where it does not.
     """

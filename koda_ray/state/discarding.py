@@ -11,9 +11,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from koda_ray.state.records import SessionRecord, SessionRoom
+from koda_ray.state.records import SessionQuota, SessionRecord
 
-__all__ = ["DiscardingStore", "room_for"]
+__all__ = ["DiscardingStore", "quota_on_return"]
 
 
 class DiscardingStore(Protocol):
@@ -27,12 +27,14 @@ class DiscardingStore(Protocol):
         """
         ...
 
-    async def restore_session(self, session_id: str, *, user_id: str, room: SessionRoom | None = None) -> SessionRecord:
+    async def restore_session(
+        self, session_id: str, *, user_id: str, quota: SessionQuota | None = None
+    ) -> SessionRecord:
         """Have a session back as it was discarded; one that is not discarded stays as it is.
 
         Raises:
             NotFound: There is no such session of this user, or its deletion has begun.
-            LimitReached: With it, the user would have more than ``room``, of those that are awake only where it owes
+            LimitReached: With it, the user would have more than ``quota``, of those that are awake only where it owes
                 work or is asked something; it stays discarded.
         """
         ...
@@ -66,13 +68,13 @@ class DiscardingStore(Protocol):
         ...
 
 
-def room_for(row: SessionRecord, room: SessionRoom, *, asked: bool) -> SessionRoom:
+def quota_on_return(row: SessionRecord, quota: SessionQuota, *, asked: bool) -> SessionQuota:
     """Return what of a user's room a session takes that comes back.
 
     Args:
         row: It takes a place among those awake where it owes work.
-        room: What there is.
+        quota: What there is.
         asked: Whether commands wait for it, which takes one as well.
     """
     wakes = asked or row.owes is not None
-    return SessionRoom(sessions=room.sessions, awake=room.awake if wakes else None)
+    return SessionQuota(sessions=quota.sessions, awake=quota.awake if wakes else None)

@@ -31,8 +31,8 @@ __all__ = [
     "is_version",
     "onwards",
     "parts_json",
-    "parts_of",
     "past_of",
+    "read_parts",
 ]
 
 R = TypeVar("R", MessageRecord, ToolCallRecord)
@@ -163,7 +163,7 @@ def parts_json(head: HeadRecord) -> dict[str, JsonValue]:
     }
 
 
-def parts_of(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord], list[BeadRecord]]:
+def read_parts(raw: JsonValue) -> tuple[list[ToolCallRecord], list[ApprovalRecord], list[BeadRecord]]:
     """Read them back."""
     rows = cast("dict[str, list[dict[str, JsonValue]]]", raw)
     return (

@@ -18,7 +18,7 @@ from koda_ray.errors import Fenced, LimitReached
 from koda_ray.state.records import CommandRecord, SessionRecord
 from koda_ray.types import now
 
-__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "InboxStore", "Judge", "is_awake", "see_room", "superseded"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "InboxStore", "Judge", "check_waiting", "is_awake", "superseded"]
 
 MAX_WAITING = 100
 """How many commands of one session wait at most: a person who gets no answer is not to fill the database."""
@@ -42,7 +42,7 @@ class InboxStore(Protocol):
         Args:
             command: What is asked; its result is what ``judge`` gives.
             judge: Pure. It sees the row as it is in the transaction that records the command.
-            most_awake: How many of the user's sessions may be awake (see `SessionRoom`), this one with them.
+            most_awake: How many of the user's sessions may be awake (see `SessionQuota`), this one with them.
 
         Returns:
             The command that there is under this key, from now or before, and whether it still waits.
@@ -87,7 +87,7 @@ def superseded(session_id: str, *, activation: int, current: int) -> Fenced:
     )
 
 
-def see_room(command: CommandRecord, waiting: Sequence[CommandRecord]) -> None:
+def check_waiting(command: CommandRecord, waiting: Sequence[CommandRecord]) -> None:
     """See that a command may wait behind others of its session.
 
     Raises:

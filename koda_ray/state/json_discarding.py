@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.discarding import room_for
+from koda_ray.state.discarding import quota_on_return
 from koda_ray.state.json_database import JsonDatabase
-from koda_ray.state.json_inbox import room_taken
+from koda_ray.state.json_inbox import quota_used
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import SessionRecord, SessionRoom
+from koda_ray.state.records import SessionQuota, SessionRecord
 from koda_ray.state.refusals import check_sessions, no_such
 from koda_ray.types import now
 
@@ -37,7 +37,9 @@ class JsonDiscarding:
 
         return await self._database.write(work, lambda _: self._notifier.notify(session_id))
 
-    async def restore_session(self, session_id: str, *, user_id: str, room: SessionRoom | None = None) -> SessionRecord:
+    async def restore_session(
+        self, session_id: str, *, user_id: str, quota: SessionQuota | None = None
+    ) -> SessionRecord:
         """Have a session back; see `DiscardingStore.restore_session`."""
 
         def work(change: Transaction) -> SessionRecord:
@@ -46,9 +48,9 @@ class JsonDiscarding:
                 return decode(SessionRecord, row)
             change.set("sessions", session_id, {"delete_at": None})
             found = decode(SessionRecord, _mine(change.tables, session_id, user_id))
-            if room is not None:
-                wanted = room_for(found, room, asked=any(change.tables.of("inbox", session_id)))
-                check_sessions(wanted, room_taken(change.tables, user_id))
+            if quota is not None:
+                wanted = quota_on_return(found, quota, asked=any(change.tables.of("inbox", session_id)))
+                check_sessions(wanted, quota_used(change.tables, user_id))
             return found
 
         return await self._database.write(work)

@@ -21,7 +21,7 @@ from pathlib import Path
 from koda_ray.errors import StorageError
 from koda_ray.types import now
 
-__all__ = ["Files", "FolderLock", "Line", "frame", "lines", "seed_of"]
+__all__ = ["Files", "FolderLock", "Line", "checksum_seed", "frame", "lines"]
 
 _PREFIX = 18
 _PREFIX_FORM = re.compile(rb"[0-9a-f]{8} [0-9a-f]{8} ")
@@ -92,7 +92,7 @@ def frame(text: str, seed: int) -> bytes:
     return b"%08x %08x %s\n" % (len(data), zlib.crc32(data, seed), data)
 
 
-def seed_of(header: bytes) -> int:
+def checksum_seed(header: bytes) -> int:
     """Return where the checksums of a file begin, by its first line."""
     return zlib.crc32(header)
 

@@ -21,14 +21,14 @@ from koda_ray.state.heads import (
     is_version,
     onwards,
     parts_json,
-    parts_of,
     past_of,
+    read_parts,
 )
 from koda_ray.state.json_commit import put_command, save_state
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_holdings import share_holdings
-from koda_ray.state.json_inbox import room_taken
+from koda_ray.state.json_inbox import quota_used
 from koda_ray.state.json_jobs import put_job
 from koda_ray.state.json_parts import JsonParts, put_events
 from koda_ray.state.json_rows import decode, encode, event, is_seen, moment, state_row, time_of, words
@@ -338,8 +338,8 @@ def _insert(change: Transaction, fork: ForkedSession, *, key: str, digest: str) 
         belongs(job, session_id, user_id)
         put_job(change, job)
     put_events(change, user_id, number(session_id, len(events), 0, events))
-    if fork.room is not None:
-        check_sessions(fork.room, room_taken(change.tables, user_id))
+    if fork.quota is not None:
+        check_sessions(fork.quota, quota_used(change.tables, user_id))
     return record
 
 
@@ -438,7 +438,7 @@ def _head_at(
 
 
 def _head(row: dict[str, Any]) -> HeadRecord:
-    calls, approvals, beads = parts_of(row["parts"])
+    calls, approvals, beads = read_parts(row["parts"])
     names = ("id", "session_id", "user_id", "kind", "point", "rev", "seq", "undone")
     return HeadRecord(
         **{name: row[name] for name in names},

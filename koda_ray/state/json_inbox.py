@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import Judge, is_awake, see_room
+from koda_ray.state.inbox import Judge, check_waiting, is_awake
 from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import CommandRecord, SessionRecord, SessionRoom
+from koda_ray.state.records import CommandRecord, SessionQuota, SessionRecord
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash
 from koda_ray.types import now
 
-__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "room_taken", "take_out"]
+__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "quota_used", "take_out"]
 
 
 class JsonInbox:
@@ -43,7 +43,7 @@ class JsonInbox:
                         raise used_for_another("command", command.key)
                     return decode(CommandRecord, there), waits
             waiting = _waiting(change.tables, session_id)
-            see_room(command, waiting)
+            check_waiting(command, waiting)
             found = decode(SessionRecord, row)
             made = replace(command, result=judge(found, waiting))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
@@ -100,10 +100,10 @@ def count_awake(tables: Tables, user_id: str) -> int:
     )
 
 
-def room_taken(tables: Tables, user_id: str) -> SessionRoom:
+def quota_used(tables: Tables, user_id: str) -> SessionQuota:
     """Count what a user has of sessions."""
     mine = words(user_id)
-    return SessionRoom(
+    return SessionQuota(
         sessions=sum(row["user_id"] == mine and is_seen(row) for row in tables.of("sessions")),
         awake=count_awake(tables, user_id),
         stored_bytes=count_stored(tables, user_id),

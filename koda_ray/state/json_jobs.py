@@ -26,11 +26,11 @@ from koda_ray.state.records import (
     ChunkRecord,
     JobRecord,
     JobStatus,
-    RenderRoom,
+    RenderQuota,
     RendersSought,
     stored_units,
 )
-from koda_ray.state.refusals import check_room, no_such, replaced
+from koda_ray.state.refusals import check_renders, no_such, replaced
 from koda_ray.state.rows import number
 from koda_ray.types import now
 
@@ -45,16 +45,16 @@ class JsonJobs:
     _database: JsonDatabase
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, quota: RenderQuota | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
-        (row,) = await after_removal(lambda: self._database.write(lambda change: _make_all(change, [job], room)))
+        (row,) = await after_removal(lambda: self._database.write(lambda change: _make_all(change, [job], quota)))
         return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, quota: RenderQuota | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(change: Transaction) -> list[JobRecord]:
-            rows = _make_all(change, jobs, room)
+            rows = _make_all(change, jobs, quota)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -75,13 +75,13 @@ class JsonJobs:
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
         """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
-        place = None if before is None else (moment(before[0]), before[1])
+        cursor = None if before is None else (moment(before[0]), before[1])
 
         def is_wanted(row: TableRow) -> bool:
             return (
                 (session_id is None or row["session_id"] == words(session_id))
                 and (user_id is None or row["user_id"] == words(user_id))
-                and (place is None or _age(row) < place)
+                and (cursor is None or _age(row) < cursor)
             )
 
         return await self._database.read(
@@ -97,10 +97,10 @@ class JsonJobs:
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
         """Read a user's renders, newest first; their ids do not sort by time, so a page begins at both."""
-        place = None if before is None else (moment(before[0]), before[1])
+        cursor = None if before is None else (moment(before[0]), before[1])
 
         def work(tables: Tables) -> list[JobRecord]:
-            found = _newest(row for row in _renders(tables, user_id, sought) if place is None or _age(row) < place)
+            found = _newest(row for row in _renders(tables, user_id, sought) if cursor is None or _age(row) < cursor)
             return [decode(JobRecord, row) for row in found[:limit]]
 
         return await self._database.read(work)
@@ -113,8 +113,8 @@ class JsonJobs:
 
         return await self._database.read(work)
 
-    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
+    async def admit_job(self, job_id: str, *, most: int, lease_until: datetime) -> JobRecord | None:
+        """Let a page render begin, if fewer than ``most`` are under way; one is looked at at a time.
 
         Raises:
             NotFound: There is no such job.
@@ -129,7 +129,7 @@ class JsonJobs:
                 each for each in change.tables.of("jobs") if each["status"] == "running" and _is_held(each, at)
             ]
             own = [each for each in under_way if each["session_id"] is None]
-            if any(each["id"] == row["id"] for each in under_way) or len(own) >= room:
+            if any(each["id"] == row["id"] for each in under_way) or len(own) >= most:
                 return None
             taken: TableRow = {"status": "running", "lease_until": moment(lease_until), "updated_at": at}
             change.set("jobs", job_id, taken)
@@ -287,18 +287,18 @@ def _is_unheld(row: TableRow, at: str) -> bool:
     return row["lease_until"] is None or str(row["lease_until"]) < at
 
 
-def _make_all(change: Transaction, jobs: Sequence[JobRecord], room: RenderRoom | None) -> list[JobRecord]:
+def _make_all(change: Transaction, jobs: Sequence[JobRecord], quota: RenderQuota | None) -> list[JobRecord]:
     are_there = all(change.tables.get("jobs", job.id) is not None for job in jobs)
     rows = [_make(change, job) for job in jobs]
-    if room is not None and not are_there:
-        check_room(room, _taken(change.tables, jobs[0].user_id))
+    if quota is not None and not are_there:
+        check_renders(quota, _taken(change.tables, jobs[0].user_id))
     return rows
 
 
-def _taken(tables: Tables, user_id: str) -> RenderRoom:
+def _taken(tables: Tables, user_id: str) -> RenderQuota:
     """Count what a user's renders take."""
     mine = [row for row in tables.of("jobs") if row["user_id"] == words(user_id) and row["status"] in OWED_STATUSES]
-    return RenderRoom(
+    return RenderQuota(
         renders=sum(row["status"] in OWED_STATUSES for row in _page_renders(tables, user_id, "")),
         video_s=sum(cast("float", row.get("video_s", 0.0)) for row in mine),
         stored_bytes=count_stored(tables, user_id),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.errors import StorageError
-from koda_ray.state.json_files import Files, Line, frame, seed_of
+from koda_ray.state.json_files import Files, Line, checksum_seed, frame
 from koda_ray.state.json_recovery import Apply, LogHeader, StoreFolder
 
 __all__ = ["COMPACT_BYTES", "Log", "Recovery", "failure"]
@@ -90,7 +90,7 @@ class Log:
             self._files.sync_folder(self._folder)
         snapshot = place.read_snapshot(generation, apply)
         log = place.read_log(snapshot.header, apply)
-        self._header, self._seed = snapshot.header, seed_of(snapshot.header.line("log"))
+        self._header, self._seed = snapshot.header, checksum_seed(snapshot.header.line("log"))
         self._entries = snapshot.header.entries + log.entries
         self._size_bytes, self._snapshot_bytes = log.whole_bytes, snapshot.size_bytes
         self._compact_at = max(self._compact_bytes, snapshot.size_bytes)
@@ -164,7 +164,7 @@ class Log:
             raise
         os.close(self._descriptor)
         first = header.line("log")
-        self._descriptor, self._header, self._seed = descriptor, header, seed_of(first)
+        self._descriptor, self._header, self._seed = descriptor, header, checksum_seed(first)
         self._size_bytes, self._snapshot_bytes = len(first), size_bytes
         self._compact_at = max(self._compact_bytes, size_bytes)
         self._remove_others()
@@ -195,7 +195,7 @@ class Log:
 
     def _write_snapshot(self, descriptor: int, header: LogHeader, rows: Iterable[str]) -> int:
         first = header.line("snapshot")
-        seed, waiting, size_bytes, count = seed_of(first), bytearray(first), 0, 0
+        seed, waiting, size_bytes, count = checksum_seed(first), bytearray(first), 0, 0
         for row in rows:
             waiting += frame(row, seed)
             count += 1

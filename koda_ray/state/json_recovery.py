@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from pydantic import JsonValue
 
 from koda_ray.errors import StorageError
-from koda_ray.state.json_files import Line, frame, lines, seed_of
+from koda_ray.state.json_files import Line, checksum_seed, frame, lines
 
 __all__ = ["FORMAT_VERSION", "LOCK_NAME", "Apply", "LogHeader", "LogRead", "SnapshotRead", "StoreFolder", "TableChange"]
 
@@ -119,7 +119,7 @@ class StoreFolder:
         count = rows = 0
         ended = False
         line = Line(2, len(first), b"", None, False)
-        for line in lines(data, seed_of(first), offset=len(first), number=2):
+        for line in lines(data, checksum_seed(first), offset=len(first), number=2):
             if line.text is None or ended:
                 raise self._damaged(path, line, "is damaged" if line.is_ours else "was not written by koda_ray")
             about = json.loads(line.text)
@@ -147,7 +147,7 @@ class StoreFolder:
         if self._header(path, data, "log") != header:
             raise self._damaged(path, next(lines(data, 0)), "is of another store or generation than the snapshot")
         first = header.line("log")
-        found = list(lines(data, seed_of(first), offset=len(first), number=2))
+        found = list(lines(data, checksum_seed(first), offset=len(first), number=2))
         good = next((index for index, line in enumerate(found) if line.text is None), len(found))
         self._refuse_damage(path, found[good:])
         whole = len(first)

@@ -30,7 +30,7 @@ from koda_ray.state.json_discarding import JsonDiscarding, labelled
 from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
 from koda_ray.state.json_holdings import JsonHoldings, leave_holdings
-from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake, room_taken
+from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake, quota_used
 from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
@@ -41,7 +41,7 @@ from koda_ray.state.json_tiers import JsonTiers
 from koda_ray.state.json_versions import JsonVersions
 from koda_ray.state.lookout import Lookout
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionRecord, SessionRoom
+from koda_ray.state.records import Batch, CommandRecord, OwedWork, SessionLabel, SessionQuota, SessionRecord
 from koda_ray.state.refusals import Repeated, check_sessions, no_such, too_many_awake, used_for_another, was_deleted
 from koda_ray.state.rows import body_hash, number
 from koda_ray.tracing import trace_parent
@@ -139,7 +139,7 @@ class JSONStore(
         *,
         key: str,
         body: dict[str, JsonValue],
-        room: SessionRoom | None = None,
+        quota: SessionQuota | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, session_id, trace = body_hash(body), state.session_id, trace_parent()
@@ -184,19 +184,19 @@ class JSONStore(
             put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
             if state.asset_ids:
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
-            if room is not None:
-                check_sessions(room, room_taken(change.tables, state.user_id))
+            if quota is not None:
+                check_sessions(quota, quota_used(change.tables, state.user_id))
             return _session(change.tables, session_id), True
 
         return await after_removal(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
 
-    async def room_taken(self, user_id: str) -> SessionRoom:
-        """Count what a user has of all that `SessionRoom` limits."""
-        return await self._database.read(lambda tables: room_taken(tables, user_id))
+    async def quota_used(self, user_id: str) -> SessionQuota:
+        """Count what a user has of all that `SessionQuota` limits."""
+        return await self._database.read(lambda tables: quota_used(tables, user_id))
 
-    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+    async def admit_session(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
 
         def work(change: Transaction) -> None:

@@ -13,7 +13,7 @@ from koda_ray.state.records import CheckpointRecord
 from koda_ray.state.refusals import no_such
 from koda_ray.state.versions import (
     VersionLabel,
-    VersionPlace,
+    VersionPosition,
     VersionRecord,
     finished_in,
     shown_in,
@@ -90,7 +90,7 @@ def put_version(
                 change.set("versions", each.id, {"final_job_id": finished[1]}, owner=state.session_id)
     if preview is None:
         return False
-    place = VersionPlace(
+    position = VersionPosition(
         number=max((each.number for each in there), default=0) + 1,
         rev=rev,
         seq=seq,
@@ -98,7 +98,7 @@ def put_version(
         at=now(),
     )
     if all(each.job_id != preview.job_id for each in there):
-        change.put("versions", encode(version_of(state, preview, place)))
+        change.put("versions", encode(version_of(state, preview, position)))
     return True
 
 

@@ -27,8 +27,8 @@ from koda_ray.state.records import (
     CheckpointRecord,
     JobRecord,
     MessageRecord,
+    SessionQuota,
     SessionRecord,
-    SessionRoom,
     ToolCallRecord,
 )
 from koda_ray.state.versions import VersionRecord
@@ -193,7 +193,7 @@ class ForkedSession:
 
     Messages and checkpoints keep the numbers that they are given. ``messages``, ``tool_calls``, ``states`` and ``said``
     are gone through once, as they are written: ``said`` are the ``said_count`` events that come before ``events``.
-    ``room`` is what its user may have with it.
+    ``quota`` is what its user may have with it.
     """
 
     state: NodeState
@@ -210,7 +210,7 @@ class ForkedSession:
     versions: list[VersionRecord] = field(default_factory=list["VersionRecord"])
     said: Iterable[NewEvent] = ()
     said_count: int = 0
-    room: SessionRoom | None = None
+    quota: SessionQuota | None = None
 
 
 class HistoryStore(Protocol):
@@ -275,7 +275,7 @@ class HistoryStore(Protocol):
             NotFound: As `past`.
             Conflict: As `past`, or the key or the id that the plan says belongs to another session, or what the key
                 made was deleted.
-            LimitReached: With it, the user would have more than the plan's ``room``; nothing was made.
+            LimitReached: With it, the user would have more than the plan's ``quota``; nothing was made.
         """
         ...
 

@@ -36,11 +36,11 @@ __all__ = [
     "LogRest",
     "MessageRecord",
     "OwedWork",
-    "RenderRoom",
+    "RenderQuota",
     "RendersSought",
     "SessionLabel",
+    "SessionQuota",
     "SessionRecord",
-    "SessionRoom",
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
@@ -253,7 +253,7 @@ PAGE_RENDERS = RendersSought()
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderRoom:
+class RenderQuota:
     """What a user may have of page renders, counted by the write that would make another; None for any number.
 
     Attributes:
@@ -268,7 +268,7 @@ class RenderRoom:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionRoom:
+class SessionQuota:
     """What a user may have of sessions, counted by the write that makes another; None for any number.
 
     Attributes:

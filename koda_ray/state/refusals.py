@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from koda_ray.errors import Conflict, Fenced, KodaError, LimitReached, NotFound
-from koda_ray.state.records import RenderRoom, SessionRoom
+from koda_ray.state.records import RenderQuota, SessionQuota
 
 __all__ = [
     "Repeated",
     "attached",
     "belongs",
-    "check_room",
+    "check_renders",
     "check_sessions",
     "check_stored",
     "no_such",
@@ -90,27 +90,27 @@ def too_many_awake(most: int) -> LimitReached:
     )
 
 
-def check_sessions(room: SessionRoom, after: SessionRoom) -> None:
+def check_sessions(quota: SessionQuota, after: SessionQuota) -> None:
     """Refuse a session that is more than a user may have.
 
     Args:
-        room: What the user may have.
+        quota: What the user may have.
         after: What there is with it; what of it nobody limits may be left out.
 
     Raises:
         LimitReached: What of it is too much.
     """
-    if room.sessions is not None and (after.sessions or 0) + room.more > room.sessions:
+    if quota.sessions is not None and (after.sessions or 0) + quota.more > quota.sessions:
         raise too_many(
             "sessions",
-            most=room.sessions,
+            most=quota.sessions,
             setting="KODA_MAX_SESSIONS_PER_USER",
             way_out="delete one that you need no more (`koda delete`)",
         )
-    if room.awake is not None and (after.awake or 0) + room.more > room.awake:
-        raise too_many_awake(room.awake)
-    if room.stored_bytes is not None:
-        check_stored(after.stored_bytes or 0, room.stored_bytes)
+    if quota.awake is not None and (after.awake or 0) + quota.more > quota.awake:
+        raise too_many_awake(quota.awake)
+    if quota.stored_bytes is not None:
+        check_stored(after.stored_bytes or 0, quota.stored_bytes)
 
 
 def too_many_renders(most: int) -> LimitReached:
@@ -123,27 +123,27 @@ def too_many_renders(most: int) -> LimitReached:
     )
 
 
-def check_room(room: RenderRoom, after: RenderRoom) -> None:
+def check_renders(quota: RenderQuota, after: RenderQuota) -> None:
     """Refuse renders that take more than a user may have.
 
     Args:
-        room: What the user may have.
+        quota: What the user may have.
         after: What is taken with them.
 
     Raises:
         LimitReached: What of it is too much.
     """
-    if room.renders is not None and (after.renders or 0) > room.renders:
-        raise too_many_renders(room.renders)
-    if room.video_s is not None and (after.video_s or 0.0) > room.video_s:
+    if quota.renders is not None and (after.renders or 0) > quota.renders:
+        raise too_many_renders(quota.renders)
+    if quota.video_s is not None and (after.video_s or 0.0) > quota.video_s:
         raise too_many(
             "seconds of video waiting or under way",
-            most=int(room.video_s),
+            most=int(quota.video_s),
             setting="KODA_USER_RENDER_S",
             way_out="wait until some are over, or cancel some",
         )
-    if room.stored_bytes is not None:
-        check_stored(after.stored_bytes or 0, room.stored_bytes)
+    if quota.stored_bytes is not None:
+        check_stored(after.stored_bytes or 0, quota.stored_bytes)
 
 
 def check_stored(size: int, most_bytes: int) -> None:

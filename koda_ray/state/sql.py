@@ -36,8 +36,8 @@ from koda_ray.state.records import (
     MessageRecord,
     OwedWork,
     SessionLabel,
+    SessionQuota,
     SessionRecord,
-    SessionRoom,
     ToolCallRecord,
 )
 from koda_ray.state.refusals import (
@@ -59,10 +59,10 @@ from koda_ray.state.sql_discarding import SqlDiscarding, labelled
 from koda_ray.state.sql_history import SqlHistory, save_state
 from koda_ray.state.sql_holdings import SqlHoldings, leave_holdings
 from koda_ray.state.sql_inbox import (
-    ALL_ROOM,
+    WHOLE_QUOTA,
     SqlInbox,
     count_awake,
-    room_taken,
+    quota_used,
     sessions_owing,
     take_out,
     why_not_activated,
@@ -179,7 +179,7 @@ class SqlStore(
         *,
         key: str,
         body: dict[str, JsonValue],
-        room: SessionRoom | None = None,
+        quota: SessionQuota | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, trace = body_hash(body), trace_parent()
@@ -218,8 +218,8 @@ class SqlStore(
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
                 if state.asset_ids:
                     give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
-                if room is not None:
-                    check_sessions(room, room_taken(connection, state.user_id, room))
+                if quota is not None:
+                    check_sessions(quota, quota_used(connection, state.user_id, quota))
                 return session(made), True
             same = and_(_S.user_id == state.user_id, _S.create_key == key)
             row = connection.execute(select(schema.sessions).where(same)).one_or_none()
@@ -235,11 +235,11 @@ class SqlStore(
             lambda: self._database.write(work, lambda result: self._notifier.notify(result[0].id))
         )
 
-    async def room_taken(self, user_id: str) -> SessionRoom:
-        """Count what a user has of all that `SessionRoom` limits."""
-        return await self._database.read(lambda connection: room_taken(connection, user_id, ALL_ROOM))
+    async def quota_used(self, user_id: str) -> SessionQuota:
+        """Count what a user has of all that `SessionQuota` limits."""
+        return await self._database.read(lambda connection: quota_used(connection, user_id, WHOLE_QUOTA))
 
-    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+    async def admit_session(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake, where there are fewer than a user may have."""
         mine = and_(_S.id == session_id, _S.user_id == user_id, schema.IS_SEEN)
 

@@ -8,13 +8,13 @@ from sqlalchemy import ColumnElement, Connection, and_, case, or_, select, updat
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.discarding import room_for
+from koda_ray.state.discarding import quota_on_return
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import SessionRecord, SessionRoom
+from koda_ray.state.records import SessionQuota, SessionRecord
 from koda_ray.state.refusals import check_sessions, no_such
 from koda_ray.state.rows import session
 from koda_ray.state.sql_content import take_turn
-from koda_ray.state.sql_inbox import room_taken
+from koda_ray.state.sql_inbox import quota_used
 from koda_ray.types import now
 
 __all__ = ["SqlDiscarding", "labelled"]
@@ -40,7 +40,9 @@ class SqlDiscarding:
             raise no_such("session", session_id)
         return session(row)
 
-    async def restore_session(self, session_id: str, *, user_id: str, room: SessionRoom | None = None) -> SessionRecord:
+    async def restore_session(
+        self, session_id: str, *, user_id: str, quota: SessionQuota | None = None
+    ) -> SessionRecord:
         """Have a session back; see `DiscardingStore.restore_session`."""
         mine = _mine(session_id, user_id)
         back = update(schema.sessions).where(*mine, _S.delete_at.is_not(None)).values(delete_at=None)
@@ -54,10 +56,10 @@ class SqlDiscarding:
                     raise no_such("session", session_id)
                 return session(there)
             found = session(row)
-            if room is not None:
+            if quota is not None:
                 waits = select(schema.inbox.c.key).where(schema.inbox.c.session_id == session_id).limit(1)
-                wanted = room_for(found, room, asked=connection.execute(waits).first() is not None)
-                check_sessions(wanted, room_taken(connection, user_id, wanted))
+                wanted = quota_on_return(found, quota, asked=connection.execute(waits).first() is not None)
+                check_sessions(wanted, quota_used(connection, user_id, wanted))
             return found
 
         return await self._database.write(work)

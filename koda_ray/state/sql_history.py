@@ -42,8 +42,8 @@ from koda_ray.state.heads import (
     is_version,
     onwards,
     parts_json,
-    parts_of,
     past_of,
+    read_parts,
 )
 from koda_ray.state.notify import Notifier
 from koda_ray.state.past import UNDO, Change, ForkedSession, HeadRecord, Past, PointRecord, Span, counts, spans_of
@@ -62,7 +62,7 @@ from koda_ray.state.refusals import Repeated, belongs, check_sessions, no_such, 
 from koda_ray.state.rows import body_hash, columns, field_names, number, record, session
 from koda_ray.state.sql_content import may_begin
 from koda_ray.state.sql_holdings import share_holdings
-from koda_ray.state.sql_inbox import room_taken
+from koda_ray.state.sql_inbox import quota_used
 from koda_ray.state.sql_jobs import put_job
 from koda_ray.state.sql_parts import SqlParts, add_events, envelope_rows, fenced, put_command
 from koda_ray.state.sql_points import SqlPointLookup, counted, points_of
@@ -253,8 +253,8 @@ class SqlHistory(SqlParts):
         for events in (*_pages(fork.said), fork.events):
             seq += len(events)
             add_events(connection, user_id, number(session_id, seq, 0, events))
-        if fork.room is not None:
-            check_sessions(fork.room, room_taken(connection, user_id, fork.room))
+        if fork.quota is not None:
+            check_sessions(fork.quota, quota_used(connection, user_id, fork.quota))
         return session(row)
 
     async def points(
@@ -497,7 +497,7 @@ def _head_at(
 
 
 def _head(row: Row[*tuple[Any, ...]]) -> HeadRecord:
-    calls, approvals, beads = parts_of(row.parts)
+    calls, approvals, beads = read_parts(row.parts)
     return HeadRecord(
         id=row.id,
         session_id=row.session_id,

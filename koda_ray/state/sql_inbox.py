@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import Judge, is_awake, see_room, superseded
+from koda_ray.state.inbox import Judge, check_waiting, is_awake, superseded
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import CommandRecord, OwedWork, SessionRoom
+from koda_ray.state.records import CommandRecord, OwedWork, SessionQuota
 from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
 from koda_ray.state.sql_accounts import count_stored
@@ -20,11 +20,11 @@ from koda_ray.state.sql_content import take_turn
 from koda_ray.types import now
 
 __all__ = [
-    "ALL_ROOM",
+    "WHOLE_QUOTA",
     "SqlInbox",
     "count_asked",
     "count_awake",
-    "room_taken",
+    "quota_used",
     "sessions_owing",
     "take_out",
     "why_not_activated",
@@ -32,7 +32,7 @@ __all__ = [
 
 _S = schema.sessions.c
 _I = schema.inbox.c
-ALL_ROOM = SessionRoom(sessions=0, awake=0, stored_bytes=0)
+WHOLE_QUOTA = SessionQuota(sessions=0, awake=0, stored_bytes=0)
 """With it, everything is counted."""
 
 
@@ -64,7 +64,7 @@ class SqlInbox:
                         raise used_for_another("command", command.key)
                     return record(CommandRecord, there), waits
             waiting = [record(CommandRecord, each) for each in connection.execute(_waiting(command.session_id))]
-            see_room(command, waiting)
+            check_waiting(command, waiting)
             found = session(row)
             made = replace(command, result=judge(found, waiting))
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
@@ -107,13 +107,13 @@ def count_awake(connection: Connection, user_id: str) -> int:
     return connection.execute(mine).scalar_one()
 
 
-def room_taken(connection: Connection, user_id: str, room: SessionRoom) -> SessionRoom:
-    """Count what a user has of sessions, as far as ``room`` limits it; whose turn it is (`take_turn`) counts alone."""
+def quota_used(connection: Connection, user_id: str, quota: SessionQuota) -> SessionQuota:
+    """Count what a user has of sessions, as far as ``quota`` limits it; whose turn it is (`take_turn`) counts alone."""
     mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN)
-    return SessionRoom(
-        sessions=None if room.sessions is None else connection.execute(mine).scalar_one(),
-        awake=None if room.awake is None else count_awake(connection, user_id),
-        stored_bytes=None if room.stored_bytes is None else count_stored(connection, user_id),
+    return SessionQuota(
+        sessions=None if quota.sessions is None else connection.execute(mine).scalar_one(),
+        awake=None if quota.awake is None else count_awake(connection, user_id),
+        stored_bytes=None if quota.stored_bytes is None else count_stored(connection, user_id),
     )
 
 

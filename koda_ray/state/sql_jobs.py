@@ -21,11 +21,11 @@ from koda_ray.state.records import (
     ChunkRecord,
     JobRecord,
     JobStatus,
-    RenderRoom,
+    RenderQuota,
     RendersSought,
     stored_units,
 )
-from koda_ray.state.refusals import check_room, no_such
+from koda_ray.state.refusals import check_renders, no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import count_stored, ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
@@ -49,18 +49,18 @@ class SqlJobs:
     _database: Database
     _notifier: Notifier
 
-    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
+    async def create_job(self, job: JobRecord, *, quota: RenderQuota | None = None) -> JobRecord:
         """Insert a job, or return the row that is there; NotFound where that is another user's."""
         (row,) = await after_removal(
-            lambda: self._database.write(lambda connection: self._put_jobs(connection, [job], room))
+            lambda: self._database.write(lambda connection: self._put_jobs(connection, [job], quota))
         )
         return row
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, quota: RenderQuota | None = None) -> list[JobRecord]:
         """Insert jobs, all or none, or return the rows that are there; Conflict where one is of something else."""
 
         def work(connection: Connection) -> list[JobRecord]:
-            rows = self._put_jobs(connection, jobs, room)
+            rows = self._put_jobs(connection, jobs, quota)
             for given, row in zip(jobs, rows, strict=True):
                 if any(row.spec.get(name) != value for name, value in given.spec.items()):
                     raise Conflict(f"job {row.id} was made for something else; make it under another id")
@@ -68,13 +68,15 @@ class SqlJobs:
 
         return await after_removal(lambda: self._database.write(work)) if jobs else []
 
-    def _put_jobs(self, connection: Connection, jobs: Sequence[JobRecord], room: RenderRoom | None) -> list[JobRecord]:
+    def _put_jobs(
+        self, connection: Connection, jobs: Sequence[JobRecord], quota: RenderQuota | None
+    ) -> list[JobRecord]:
         for user_id, project_id in {(job.user_id, job.project_id) for job in jobs}:
             ensure_project(self._database, connection, user_id, project_id, project_id)
             may_begin(connection, user_id)
         user_id = jobs[0].user_id
         same = select(func.count()).where(_J.id.in_([job.id for job in jobs]))
-        are_there = room is not None and connection.execute(same).scalar_one() == len(jobs)
+        are_there = quota is not None and connection.execute(same).scalar_one() == len(jobs)
         values = [columns(job) | {"seq": 0} for job in jobs]
         connection.execute(self._database.insert(schema.jobs).on_conflict_do_nothing(), values)
         found: list[JobRecord] = []
@@ -84,8 +86,8 @@ class SqlJobs:
             if row is None:
                 raise no_such("job", job.id)
             found.append(record(JobRecord, row))
-        if room is not None and not are_there:
-            check_room(room, _taken(connection, user_id))
+        if quota is not None and not are_there:
+            check_renders(quota, _taken(connection, user_id))
         return found
 
     async def get_job(self, job_id: str, *, user_id: str | None = None) -> JobRecord:
@@ -136,8 +138,8 @@ class SqlJobs:
         query = select(_J.status, func.count()).where(*_page_renders(user_id, id_prefix)).group_by(_J.status)
         return {row[0]: row[1] for row in await self._database.read(lambda connection: connection.execute(query).all())}
 
-    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
+    async def admit_job(self, job_id: str, *, most: int, lease_until: datetime) -> JobRecord | None:
+        """Let a page render begin, if fewer than ``most`` are under way; one is looked at at a time.
 
         Raises:
             NotFound: There is no such job.
@@ -155,7 +157,7 @@ class SqlJobs:
             if mine is None or mine[0] not in OWED_STATUSES:
                 raise _over(connection, job_id)
             count = select(func.count()).select_from(schema.jobs).where(under_way, _J.session_id.is_(None))
-            if mine[1] or connection.execute(count).scalar_one() >= room:
+            if mine[1] or connection.execute(count).scalar_one() >= most:
                 return None
             take = update(schema.jobs).where(_J.id == job_id)
             taken = take.values(status="running", lease_until=lease_until, updated_at=at).returning(schema.jobs)
@@ -293,13 +295,13 @@ def renders_in_turn(at: datetime) -> Select[Any, Any, Any, Any]:
     return chosen.order_by(rows.turn, rows.updated_at, rows.id)
 
 
-def _taken(connection: Connection, user_id: str) -> RenderRoom:
+def _taken(connection: Connection, user_id: str) -> RenderQuota:
     """Count what a user's renders take."""
     renders = select(func.count()).select_from(schema.jobs)
     renders = renders.where(*_page_renders(user_id, ""), _J.status.in_(OWED_STATUSES))
     seconds = select(func.coalesce(func.sum(_J.video_s), 0.0))
     seconds = seconds.where(_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
-    return RenderRoom(
+    return RenderQuota(
         renders=connection.execute(renders).scalar_one(),
         video_s=connection.execute(seconds).scalar_one(),
         stored_bytes=count_stored(connection, user_id),

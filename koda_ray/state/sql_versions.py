@@ -14,7 +14,7 @@ from koda_ray.state.refusals import no_such
 from koda_ray.state.rows import columns, record
 from koda_ray.state.versions import (
     VersionLabel,
-    VersionPlace,
+    VersionPosition,
     VersionRecord,
     finished_in,
     shown_in,
@@ -95,13 +95,13 @@ def put_version(
     mine = _V.session_id == state.session_id
     number = connection.execute(select(func.max(_V.number)).where(mine)).scalar_one()
     newest = select(_V.changes).where(mine, _V.live).order_by(_V.number.desc()).limit(1)
-    place = VersionPlace(
+    position = VersionPosition(
         number=(number or 0) + 1,
         rev=rev,
         seq=seq,
         changes_before=connection.execute(newest).scalar_one_or_none() or 0,
         at=now(),
     )
-    made = columns(version_of(state, preview, place))
+    made = columns(version_of(state, preview, position))
     connection.execute(database.insert(schema.versions).values(made).on_conflict_do_nothing())
     return True

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
+from koda_ray.destinations import is_of_destination, not_written
 from koda_ray.errors import InvalidInput, KodaError, NotFound, StorageError
-from koda_ray.places import is_of_place, not_written
 from koda_ray.state.disk import Disk, Stored
 from koda_ray.state.keys import check_key
 
@@ -190,7 +190,7 @@ class Storage:
             try:
                 backend.get_file(key, path)
             except OSError as error:
-                if is_of_place(error) and backend.exists(key):
+                if is_of_destination(error) and backend.exists(key):
                     raise not_written(path, error, way_out="free some space or name another place") from error
                 raise
 

@@ -40,11 +40,11 @@ from koda_ray.state.records import (
     LogRest,
     MessageRecord,
     OwedWork,
-    RenderRoom,
+    RenderQuota,
     RendersSought,
     SessionLabel,
+    SessionQuota,
     SessionRecord,
-    SessionRoom,
     ToolCallRecord,
     ToolCallStatus,
 )
@@ -130,7 +130,7 @@ class Store(
         *,
         key: str,
         body: dict[str, JsonValue],
-        room: SessionRoom | None = None,
+        quota: SessionQuota | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
 
@@ -144,21 +144,21 @@ class Store(
             NotFound: One of the assets is not there or another user's; nothing was made.
             Conflict: The key, or one of the assets, belongs to another session, or what the key made was deleted;
                 nothing was made.
-            LimitReached: With it, the user would have more than ``room``, or has stored as much already; nothing was
+            LimitReached: With it, the user would have more than ``quota``, or has stored as much already; nothing was
                 made. It holds however many are made at once.
         """
         ...
 
-    async def room_taken(self, user_id: str) -> SessionRoom:
-        """Count what a user has of all that `SessionRoom` limits."""
+    async def quota_used(self, user_id: str) -> SessionQuota:
+        """Count what a user has of all that `SessionQuota` limits."""
         ...
 
-    async def keep_place(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
+    async def admit_session(self, session_id: str, *, user_id: str, most: int, until: datetime) -> None:
         """Count a session among those that are awake until then, for whoever is about to wake it; one that is, is.
 
         Raises:
             NotFound: There is no such session of this user.
-            LimitReached: ``most`` of the user's sessions are awake (see `SessionRoom`). It holds however many are
+            LimitReached: ``most`` of the user's sessions are awake (see `SessionQuota`). It holds however many are
                 woken at once.
         """
         ...
@@ -355,17 +355,17 @@ class Store(
         ...
 
     # jobs
-    async def create_job(self, job: JobRecord, *, room: RenderRoom | None = None) -> JobRecord:
-        """Insert a job, or return the row that is there; ``room`` as in `create_jobs`."""
+    async def create_job(self, job: JobRecord, *, quota: RenderQuota | None = None) -> JobRecord:
+        """Insert a job, or return the row that is there; ``quota`` as in `create_jobs`."""
         ...
 
-    async def create_jobs(self, jobs: Sequence[JobRecord], *, room: RenderRoom | None = None) -> list[JobRecord]:
+    async def create_jobs(self, jobs: Sequence[JobRecord], *, quota: RenderQuota | None = None) -> list[JobRecord]:
         """Insert jobs of one user and project, all or none, or return the rows that are there, in the order given.
 
         Raises:
             NotFound: One of the rows that are there is another user's; nothing was inserted.
             Conflict: One of them was made for something else: what the given ``spec`` says is not in its own.
-            LimitReached: With them, the user would have more than ``room``, or has stored as much already; nothing
+            LimitReached: With them, the user would have more than ``quota``, or has stored as much already; nothing
                 was inserted. It holds however many are made at once.
         """
         ...
@@ -407,8 +407,8 @@ class Store(
         """Count a user's page renders by state; only states that occur."""
         ...
 
-    async def admit_job(self, job_id: str, *, room: int, lease_until: datetime) -> JobRecord | None:
-        """Let a page render begin, if fewer than ``room`` are under way; one is looked at at a time.
+    async def admit_job(self, job_id: str, *, most: int, lease_until: datetime) -> JobRecord | None:
+        """Let a page render begin, if fewer than ``most`` are under way; one is looked at at a time.
 
         It is held until ``lease_until``, under the epoch that it has, so that whoever works on it can claim it. One
         that somebody works on stays as it is, and so does one for which there is no room.

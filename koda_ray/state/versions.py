@@ -20,7 +20,7 @@ __all__ = [
     "MAX_ASKED_CHARS",
     "VERSION",
     "VersionLabel",
-    "VersionPlace",
+    "VersionPosition",
     "VersionRecord",
     "VersionStore",
     "finished_in",
@@ -71,7 +71,7 @@ class VersionLabel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionPlace:
+class VersionPosition:
     """Where in a session a version comes to stand: its number, its commit, and what had been asked for before."""
 
     number: int
@@ -95,30 +95,30 @@ def finished_in(state: NodeState | None) -> tuple[str, str] | None:
     return state.preview.job_id, state.output.job_id
 
 
-def version_of(state: NodeState, preview: Preview, place: VersionPlace) -> VersionRecord:
+def version_of(state: NodeState, preview: Preview, position: VersionPosition) -> VersionRecord:
     """Say what version of a session a preview is."""
     return VersionRecord(
         id=new_id("ver"),
         session_id=state.session_id,
         user_id=state.user_id,
-        number=place.number,
+        number=position.number,
         job_id=preview.job_id,
         bundle=preview.bundle,
         checkpoint_id=preview.checkpoint_id,
-        asked=_asked(state, place),
+        asked=_asked(state, position),
         changes=state.feedback_seen,
         duration_s=preview.duration,
-        created_at=place.at,
-        rev=place.rev,
-        seq=place.seq,
+        created_at=position.at,
+        rev=position.rev,
+        seq=position.seq,
     )
 
 
-def _asked(state: NodeState, place: VersionPlace) -> str:
+def _asked(state: NodeState, position: VersionPosition) -> str:
     told = state.feedback[: state.feedback_seen]
     if not told:
         return _cut(state.prompt)
-    return _cut("\n".join(told[place.changes_before :] or told[-1:]))
+    return _cut("\n".join(told[position.changes_before :] or told[-1:]))
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-__all__ = ["MAX_CORRECTIONS", "ProjectProblem", "Verification", "Verified", "correct_until_good", "describe"]
+__all__ = ["MAX_CORRECTIONS", "ProjectProblem", "Verification", "Verified", "correct_until_good", "describe_problems"]
 
 MAX_CORRECTIONS = 3
 
@@ -80,7 +80,7 @@ async def correct_until_good(attempt: Attempt, correct: Correct) -> Verification
     return Verification(good=outcome, corrections=corrections)
 
 
-def describe(problems: Sequence[ProjectProblem], *, most: int = 5) -> str:
+def describe_problems(problems: Sequence[ProjectProblem], *, most: int = 5) -> str:
     """Say problems in lines that a person can act on."""
     lines = [f"{p.place}: {p.message}" if p.place else p.message for p in problems[:most]]
     rest = len(problems) - most
@@ -95,6 +95,6 @@ def _request(problems: Sequence[ProjectProblem]) -> dict[str, JsonValue]:
     return {
         "task": "modify_existing",
         "files": files,
-        "change": "Mend the errors below; change nothing else.\n" + describe(problems),
+        "change": "Mend the errors below; change nothing else.\n" + describe_problems(problems),
         "errors": errors,
     }

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from koda_ray.errors import QuotaExceeded, StorageError, Unavailable
 from koda_ray.sandbox.base import FileStamp, Sandbox, Skip, Snapshot
 from koda_ray.sandbox.policy import is_template_owned
-from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
+from koda_ray.sandbox.reading_memory import SMALL_BYTES, ReadingMemory
 
 __all__ = ["THEATRE_STATE_PATH", "code_kept", "diff_of", "is_code"]
 
@@ -58,7 +58,7 @@ class _Before:
 
 
 @asynccontextmanager
-async def code_kept(sandbox: Sandbox, room: ReadingRoom) -> AsyncGenerator[list[str]]:
+async def code_kept(sandbox: Sandbox, memory: ReadingMemory) -> AsyncGenerator[list[str]]:
     """Undo what happens to the project's code meanwhile; the list that is yielded names it afterwards, sorted.
 
     Where that cannot be looked at any more, the sandbox ends: what is made of the last checkpoint has its code as it
@@ -69,20 +69,20 @@ async def code_kept(sandbox: Sandbox, room: ReadingRoom) -> AsyncGenerator[list[
         Unavailable: There was no room to read the project into.
         StorageError: What counts the room could not be written.
     """
-    before = await _remembered(sandbox, room)
+    before = await _remembered(sandbox, memory)
     put_back: list[str] = []
     try:
         yield put_back
     finally:
         try:
-            put_back += await _put_back(sandbox, room, before)
+            put_back += await _put_back(sandbox, memory, before)
         except (Unavailable, QuotaExceeded, StorageError):
             await sandbox.destroy()
             raise
 
 
-async def _remembered(sandbox: Sandbox, room: ReadingRoom) -> _Before:
-    async with room.reading(lambda most: sandbox.snapshot(most_bytes=most)) as found:
+async def _remembered(sandbox: Sandbox, memory: ReadingMemory) -> _Before:
+    async with memory.reading(lambda most: sandbox.snapshot(most_bytes=most)) as found:
         code = {path: data for path, data in found.changed.items() if is_code(path) or path == THEATRE_STATE_PATH}
         if (size := sum(map(len, code.values()))) > SMALL_BYTES:
             raise QuotaExceeded(
@@ -92,12 +92,12 @@ async def _remembered(sandbox: Sandbox, room: ReadingRoom) -> _Before:
         return _Before(stamps=found.stamps, skipped=found.skipped, modes=found.modes, code=code)
 
 
-async def _put_back(sandbox: Sandbox, room: ReadingRoom, before: _Before) -> list[str]:
-    async with room.reading(lambda most: sandbox.snapshot(known=before.stamps, most_bytes=most)) as after:
+async def _put_back(sandbox: Sandbox, memory: ReadingMemory, before: _Before) -> list[str]:
+    async with memory.reading(lambda most: sandbox.snapshot(known=before.stamps, most_bytes=most)) as after:
         if not _changed(before, after):
             return []
     # all of it as it was: a file that was moved is otherwise neither here nor there
-    async with room.reading(lambda most: sandbox.snapshot(most_bytes=most)) as after:
+    async with memory.reading(lambda most: sandbox.snapshot(most_bytes=most)) as after:
         await _restore(sandbox, before, after)
         return sorted(_changed(before, after))
 

@@ -16,7 +16,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.state.records import Batch
 from koda_ray.tools.truncation import MAX_TEXT_CHARS
 from koda_ray.tools.workbench import Generated, Workbench
-from koda_ray.tools.written import read_back, told
+from koda_ray.tools.written import list_written, read_back
 
 __all__ = ["SUBAGENT_TOOLS", "delegate_tools"]
 
@@ -56,7 +56,7 @@ def delegate_tools(workbench: Workbench) -> list[Tool]:
             return ToolOutcome(content=f"{error.code}: {error.message}", is_error=True, batch=paid)
         batch.charges.extend(made.charges)
         said = json.dumps({"summary": made.summary}, ensure_ascii=False)
-        result = {"files": told(made.files, max_chars=MAX_TEXT_CHARS - len(said)), "summary": made.summary}
+        result = {"files": list_written(made.files, max_chars=MAX_TEXT_CHARS - len(said)), "summary": made.summary}
         return ToolOutcome(content=json.dumps(result, ensure_ascii=False), batch=batch)
 
     return [

@@ -15,7 +15,7 @@ from koda_ray.errors import StorageError
 from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Failure, Workbench, with_phase_commands
-from koda_ray.tools.written import read_back, told
+from koda_ray.tools.written import list_written, read_back
 
 __all__ = ["render_tools"]
 
@@ -106,5 +106,5 @@ async def _render_preview(workbench: Workbench, call: ToolCall) -> ToolOutcome:
     batch = await workbench.show(result)
     shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
     if corrected:
-        shown["files"] = told(corrected)
+        shown["files"] = list_written(corrected)
     return ToolOutcome(content=json.dumps(shown, ensure_ascii=False), batch=batch)

@@ -15,10 +15,10 @@ from koda_ray.sandbox.policy import readable
 from koda_ray.tools.code import THEATRE_STATE_PATH
 from koda_ray.tools.truncation import MAX_TEXT_CHARS
 
-__all__ = ["read_back", "told"]
+__all__ = ["list_written", "read_back"]
 
 
-def told(files: Mapping[str, str], *, max_chars: int = MAX_TEXT_CHARS) -> list[JsonValue]:
+def list_written(files: Mapping[str, str], *, max_chars: int = MAX_TEXT_CHARS) -> list[JsonValue]:
     """List files for a result, by path, with their size in bytes and as far as it fits with their text.
 
     Args:

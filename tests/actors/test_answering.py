@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from koda_ray.actors import answering
-from koda_ray.actors.answering import Lost, answered
+from koda_ray.actors.answering import Lost, answer_or_lost
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ async def test_an_answer_is_waited_for_as_long_as_somebody_is_there() -> None:
             answer.set_result("here")
         return False
 
-    assert await answered(answer, is_lost) == "here"
+    assert await answer_or_lost(answer, is_lost) == "here"
 
 
 async def test_an_answer_of_somebody_who_is_gone_is_given_up() -> None:
@@ -35,7 +35,7 @@ async def test_an_answer_of_somebody_who_is_gone_is_given_up() -> None:
         return True
 
     with pytest.raises(Lost):
-        await answered(answer, is_lost)
+        await answer_or_lost(answer, is_lost)
 
 
 async def test_an_answer_is_heard_while_nobody_can_say_whether_somebody_is_there() -> None:
@@ -49,7 +49,7 @@ async def test_an_answer_is_heard_while_nobody_can_say_whether_somebody_is_there
             ended.set()
         return False
 
-    waiting = asyncio.create_task(answered(answer, is_lost))
+    waiting = asyncio.create_task(answer_or_lost(answer, is_lost))
     async with asyncio.timeout(60):
         await asked.wait()
         answer.set_result("here")

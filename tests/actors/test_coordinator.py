@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.coordinator import JOBS, Coordinator, coordinators_for, room_for
-from koda_ray.actors.leased_job import JobParts, job_request
+from koda_ray.actors.coordinator import JOBS, Coordinator, coordinators_for, renders_at_once
+from koda_ray.actors.leased_job import JobParts, row_spec
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Slots
@@ -48,7 +48,7 @@ class Shop:
         options = JobOptions.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180]})
         job = JobRecord(
             id=new_id("job"), user_id="ann", project_id="ann", session_id=None, kind="render",
-            spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
+            spec=row_spec(bundle=bundle, entry="index.html", options=options), status="queued",
             created_at=now(), updated_at=now(),
         )  # fmt: skip
         return await self.store.create_job(job)
@@ -75,14 +75,19 @@ async def reached(is_so: Callable[[], bool]) -> None:
 
 
 def test_renders_share_processes() -> None:
-    assert [coordinators_for(room) for room in (1, JOBS, JOBS + 1, 1001)] == [1, 1, 2, 63]
+    assert [coordinators_for(renders) for renders in (1, JOBS, JOBS + 1, 1001)] == [1, 1, 2, 63]
 
 
 def test_there_is_room_for_as_many_renders_as_keep_the_browsers_busy() -> None:
-    assert [room_for(browsers, None) for browsers in (0, 3, 1000)] == [1, 4, 1001]
+    assert [renders_at_once(browsers, None) for browsers in (0, 3, 1000)] == [1, 4, 1001]
     # a cluster that grows does so by what waits
-    assert [room_for(browsers, 1000) for browsers in (0, 8, 500, 1000)] == [JOBS + 1, 2 * 8 + JOBS + 1, 1001, 1001]
-    assert [room_for(browsers, 4) for browsers in (0, 4, 9)] == [5, 5, 10]
+    assert [renders_at_once(browsers, 1000) for browsers in (0, 8, 500, 1000)] == [
+        JOBS + 1,
+        2 * 8 + JOBS + 1,
+        1001,
+        1001,
+    ]
+    assert [renders_at_once(browsers, 4) for browsers in (0, 4, 9)] == [5, 5, 10]
 
 
 async def test_each_render_is_over_by_itself(shop: Shop) -> None:

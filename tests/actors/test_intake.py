@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.intake import ask, new_command
+from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.session import HELD_S, Session
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
 from koda_ray.events import Envelope
@@ -27,7 +27,7 @@ RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "p
 async def said(world: SessionWorld, session_id: str, name: str, key: str = "", **body: Any) -> CommandRecord:
     """Ask something of a session that may sleep."""
     key = key or new_id("cmd")
-    asked, _ = await ask(
+    asked, _ = await record_command(
         world.store, new_command(session_id=session_id, user_id="local", name=name, body=body, key=key)
     )
     return asked

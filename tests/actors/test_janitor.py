@@ -179,7 +179,7 @@ async def test_two_janitors_begin_no_more_renders_than_there_is_room_for_and_eac
     begun: list[str] = []
 
     async def wake_render(job_id: str) -> bool:
-        if await house.store.admit_job(job_id, room=3, lease_until=now() + SOON) is None:
+        if await house.store.admit_job(job_id, most=3, lease_until=now() + SOON) is None:
             return False
         begun.append(job_id)
         return True
@@ -324,13 +324,13 @@ async def test_of_peoples_own_only_what_is_unfinished_or_over_here_goes(house: H
     """They have no session that could say whether they are needed: their rows do, with a lease while they are made."""
     providers = Providers(house.settings, house.store)
     house.sandboxes = await providers.get("local")
-    place, over = await house.sandboxes.place(), now() - timedelta(seconds=1)
+    location, over = await house.sandboxes.location(), now() - timedelta(seconds=1)
 
     async def own(status: Literal["creating", "ready"], expires_at: datetime | None, *, made: bool = True) -> str:
         sandbox_id = f"sbx_{int((time.time() - 2 * REAP_GRACE_S) * 1000):012x}{secrets.token_hex(10)}"
         row = replace(
-            records.own_sandbox(), id=sandbox_id, status=status, expires_at=expires_at, place=place.id,
-            host=place.words,
+            records.own_sandbox(), id=sandbox_id, status=status, expires_at=expires_at, place=location.id,
+            host=location.words,
         )  # fmt: skip
         await house.store.put_sandbox(row)
         if made:
@@ -346,7 +346,7 @@ async def test_of_peoples_own_only_what_is_unfinished_or_over_here_goes(house: H
     half, never = await own("creating", over), await own("creating", over, made=False)
     ended = await own("ready", over)
     away = await elsewhere()
-    image = replace(records.image(), expires_at=over, place=place.id, host=place.words)
+    image = replace(records.image(), expires_at=over, place=location.id, host=location.words)
     await house.store.put_image(image)
     copy = house.settings.sandbox_path / await house.store.deployment() / "images" / f".{image.id}"
     copy.mkdir(parents=True)
@@ -360,8 +360,8 @@ async def test_of_peoples_own_only_what_is_unfinished_or_over_here_goes(house: H
 @pytest.mark.sandbox
 async def test_one_whose_record_is_lost_is_its_rows_by_what_its_provider_calls_it(house: House) -> None:
     """As a container that was made ahead, whose labels say another id than the row that it was handed out to."""
-    place = await house.sandboxes.place()
-    row = replace(records.own_sandbox(), status="ready", place=place.id, host=place.words)
+    location = await house.sandboxes.location()
+    row = replace(records.own_sandbox(), status="ready", place=location.id, host=location.words)
     ahead = f"sbx_{int((time.time() - 2 * REAP_GRACE_S) * 1000):012x}{secrets.token_hex(10)}"
     made = await house.sandboxes.create(sandbox_id=ahead, session_id="", user_id="ann")
     row = replace(row, provider_id=made.provider_id)
@@ -374,7 +374,7 @@ async def test_one_whose_record_is_lost_is_its_rows_by_what_its_provider_calls_i
 
 async def test_a_sessions_row_of_another_machine_is_left_to_that_machine(house: House) -> None:
     session = await house.session(owes=False, lease=SOON)
-    here = await house.sandboxes.place()
+    here = await house.sandboxes.location()
     old = replace(records.sandbox(session), created_at=now() - timedelta(days=1), place=here.id, host=here.words)
     away = replace(old, id=new_id("sbx"), place="elsewhere", host="build7:/srv/koda")
     await house.store.commit(session.id, session.epoch, Batch(sandboxes=[old, away]))
@@ -500,7 +500,7 @@ async def test_what_a_provider_left_that_is_not_taken_any_more_goes_too(house: H
     session = await house.session(owes=False, lease=SOON)
     held = await house.sandbox(session)
     former = house.sandboxes
-    there = await former.place()
+    there = await former.location()
     ended = replace(records.sandbox(session), id=new_id("sbx"), created_at=now() - timedelta(days=1))
     ended = replace(ended, provider=former.name, place=there.id, host=there.words)
     await house.store.commit(session.id, session.epoch, Batch(sandboxes=[ended]))

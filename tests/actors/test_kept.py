@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.intake import ask, new_command
+from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.session import Session
 from koda_ray.errors import QuotaExceeded, StorageError
 from koda_ray.sandbox.base import Sandbox
@@ -120,7 +120,7 @@ async def test_a_session_begins_although_storage_is_full_and_it_is_to_go_back(
     await session.close()
     for name, body in (("message", {"text": "make it blue"}), ("rewind", {"to": point})):
         asked = new_command(session_id=session.session_id, user_id="local", name=name, body=body, key=name)
-        await ask(world.store, asked)
+        await record_command(world.store, asked)
     heir = await world.activate(session.session_id, world.model(studio_model()), lease_s=0.3)
     assert await box.read_file(EDIT) == b'{"only": "here"}'
     assert heir.state.owes is not None and not heir.working, "what agents did now would be undone"

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
+from koda_ray.actors.leased_job import JobParts, LeasedJob, row_spec
 from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import Slots
 from koda_ray.state.keys import bundle_key
@@ -42,7 +42,7 @@ async def test_a_render_that_is_stopped_while_it_ends_says_that_it_has_ended(tmp
     options = JobOptions.from_json({"duration_s": 1.0, "fps": "10", "size": [320, 180]})
     job = JobRecord(
         id=new_id("job"), user_id="ann", project_id="ann", session_id=None, kind="render",
-        spec=job_request(bundle="0" * 64, entry="index.html", options=options), status="queued",
+        spec=row_spec(bundle="0" * 64, entry="index.html", options=options), status="queued",
         created_at=now(), updated_at=now(),
     )  # fmt: skip
     await store.create_job(job)

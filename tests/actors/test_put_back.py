@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from koda_ray.actors.timeline import put_back
+from koda_ray.actors.timeline import back_at
 from koda_ray.state.past import Past
 from koda_ray.state.records import MessageRecord
 from koda_ray.state.sql import SqlStore
@@ -39,6 +39,6 @@ async def test_all_that_was_said_is_gone_through_once_where_nobody_was_asked_any
     finally:
         await store.close()
     messages = Counted([said])
-    change, _ = put_back(replace(past, messages=messages), command=command(mine, name="rewind"), at=now())
+    change, _ = back_at(replace(past, messages=messages), command=command(mine, name="rewind"), at=now())
     assert change.state.preview is not None and change.batch.messages == []
     assert messages.times == 1

@@ -24,7 +24,7 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.errors import Unavailable
-from koda_ray.render.fitness import forget_gone, note_room, unfit_nodes
+from koda_ray.render.fitness import forget_gone, note_space, unfit_nodes
 from koda_ray.render.presence import Presence
 from koda_ray.serve import ray_folder
 from koda_ray.state.sql import SqlStore
@@ -200,7 +200,7 @@ async def test_a_node_that_is_gone_is_forgotten(cluster: Any, settings: Settings
     sent = rounds(public_settings(settings.model_copy(update={"node_room_mb": 10**9})))
     (node,) = (node for node in cluster.list_all_nodes() if node.node_id != own_node())
     assert len(await sent.clear()) == 1
-    await asyncio.to_thread(note_room, False)
+    await asyncio.to_thread(note_space, False)
     unfit = dict.fromkeys((node.node_id, own_node()), "full")
     assert await asyncio.to_thread(unfit_nodes) == unfit
     await asyncio.to_thread(forget_gone)
@@ -212,7 +212,7 @@ async def test_a_node_that_is_gone_is_forgotten(cluster: Any, settings: Settings
     assert await sent.clear() == [] and (await see_nodes()).lost == 1
     await asyncio.to_thread(forget_gone)
     assert await asyncio.to_thread(unfit_nodes) == {own_node(): "full"}
-    await asyncio.to_thread(note_room, True)
+    await asyncio.to_thread(note_space, True)
     assert await asyncio.to_thread(unfit_nodes) == {}
 
 

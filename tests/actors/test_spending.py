@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from koda_ray.actors.job_owner import JobOwner
-from koda_ray.actors.leased_job import JobParts, LeasedJob, job_request
+from koda_ray.actors.leased_job import JobParts, LeasedJob, row_spec
 from koda_ray.actors.session import Session
 from koda_ray.actors.session_jobs import JobRequest
 from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for, purse_of
@@ -293,7 +293,7 @@ async def test_a_page_render_is_charged_to_the_users_month(world: SessionWorld) 
         at = now()
         job = JobRecord(
             id=new_id("job"), user_id="local", project_id="local", session_id=None, kind="render",
-            spec=job_request(bundle=shown.bundle, entry="index.html", options=options), status="queued",
+            spec=row_spec(bundle=shown.bundle, entry="index.html", options=options), status="queued",
             created_at=at, updated_at=at,
         )  # fmt: skip
         await world.store.create_job(job)

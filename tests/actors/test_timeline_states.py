@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from koda_ray import commands
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.timeline import fork_session, put_back
+from koda_ray.actors.timeline import back_at, fork_session
 from koda_ray.commands import Command
 from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.phases import check
@@ -116,7 +116,7 @@ class Sessions(RuleBasedStateMachine):
 
     async def goes(self, point: str) -> None:
         asked = records.command(await self.store.get_session(self.core.session_id), new_id("cmd"), "rewind", to=point)
-        await self.core.rewind(point, lambda past: put_back(past, command=asked, at=now()))
+        await self.core.rewind(point, lambda past: back_at(past, command=asked, at=now()))
 
     def live(self) -> list[str]:
         async def read() -> list[str]:

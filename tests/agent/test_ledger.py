@@ -16,12 +16,12 @@ from koda_ray.agent.ledger import (
     done_so_far,
     kept,
     next_step,
-    put_back,
     recorded_result,
     sealed,
     settled,
     started,
     stopped,
+    waiting_again,
     wanted,
 )
 from koda_ray.agent.toolkit import ToolOutcome
@@ -136,7 +136,7 @@ class Rows(RuleBasedStateMachine):
     def asks_before_it_goes_on(self, key: str, done: str) -> None:
         assert self.row is not None
         asked = ApprovalRequest(agent="ann", proposed={}, reason="it is thrown away", key=key, done=done)
-        (row,) = request(put_back(self.row), asked, at=AT).tool_calls
+        (row,) = request(waiting_again(self.row), asked, at=AT).tool_calls
         assert (wanted(row), done_so_far(row)) == (key, done)
         self.ends(row)
 
@@ -144,7 +144,7 @@ class Rows(RuleBasedStateMachine):
     @rule()
     def has_to_be_paid_for_first(self) -> None:
         assert self.row is not None
-        self.ends(put_back(self.row))
+        self.ends(waiting_again(self.row))
 
     @precondition(lambda self: not self.running and self.row is not None and self.step() == "ask")
     @rule()

@@ -97,7 +97,7 @@ async def events(store: Store, name: str) -> list[str]:
 async def test_many_agents_share_few_places_and_remember_everything(store: Store) -> None:
     names = [f"agent {number}" for number in range(12)]
     most = 0
-    async with pool_of(store, echo, bounds=PoolBounds(open=4, running=2, patience_s=200)) as pool:
+    async with pool_of(store, echo, bounds=PoolBounds(open=4, running=2, wait_s=200)) as pool:
 
         async def watch() -> None:
             nonlocal most
@@ -128,7 +128,7 @@ async def test_many_agents_share_few_places_and_remember_everything(store: Store
 
 async def test_who_speaks_waits_for_a_place_and_is_told_when_there_is_none(store: Store) -> None:
     gate = Gate()
-    bounds = PoolBounds(open=2, running=2, patience_s=2)
+    bounds = PoolBounds(open=2, running=2, wait_s=2)
     async with pool_of(store, waits, [gate.tool], bounds) as pool:
         at_work = [asyncio.create_task(pool.ask(name, "Wait.")) for name in ("ann", "bob")]
         await gate.full(2)
@@ -156,7 +156,7 @@ async def test_who_waits_for_an_agent_that_somebody_has_keeps_no_other_from_work
 
 async def test_an_agent_that_does_not_come_to_answer_is_told_no_more(store: Store) -> None:
     gate = Gate()
-    async with pool_of(store, waits, [gate.tool], PoolBounds(unanswered=2, patience_s=2)) as pool:
+    async with pool_of(store, waits, [gate.tool], PoolBounds(unanswered=2, wait_s=2)) as pool:
         first = asyncio.create_task(pool.ask("ann", "0"))
         await gate.full(1)
         await pool.send("ann", "1")

@@ -26,7 +26,7 @@ from ray.serve.schema import ServeDeploySchema
 from ray.util import list_named_actors
 
 from koda_ray.actors.directory import public_settings
-from koda_ray.actors.host import NAMESPACE, await_places
+from koda_ray.actors.host import NAMESPACE, await_session_slots
 from koda_ray.actors.janitor_host import JANITOR
 from koda_ray.client import Koda
 from koda_ray.config import REPO_ROOT, Settings
@@ -143,10 +143,10 @@ def test_a_cluster_that_holds_no_sessions_is_waited_for_and_refused(folder: str)
     try:
         ray.init(address=made.address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
         with pytest.raises(InvalidInput, match="offers the resource 'session'") as refused:
-            await_places(within_s=0)
+            await_session_slots(within_s=0)
         assert """--resources='{"session": 8}'""" in refused.value.message
         made.add_node(num_cpus=0, resources={SESSION_RESOURCE: 1}, object_store_memory=10**8)
-        await_places()
+        await_session_slots()
     finally:
         ray.shutdown()
         made.shutdown()

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE
 from koda_ray.actors.janitor_host import JANITOR, keep_janitor
-from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.leased_job import OVER, row_spec
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.render.bundle import read_folder, store_bundle
@@ -106,7 +106,7 @@ class World:
         options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": list(size)})
         job = JobRecord(
             id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
-            spec=job_request(bundle=bundle, entry="index.html", options=options), status="queued",
+            spec=row_spec(bundle=bundle, entry="index.html", options=options), status="queued",
             created_at=now(), updated_at=now(),
         )  # fmt: skip
         await self.store.create_job(job)

@@ -18,7 +18,7 @@ from koda_ray.console.ask import AskPerson, Nobody, Yes
 from koda_ray.console.follow import LiveScreen, follow
 from koda_ray.console.live import LiveView, phase_line
 from koda_ray.console.plain import PlainLines
-from koda_ray.console.text import clean, duration, left, one_line, size, slug
+from koda_ray.console.text import clean, duration, one_line, size, slug, time_left
 from koda_ray.console.view import CODE_KEPT_CHARS, View
 from koda_ray.events import CHANNELS, Envelope
 from koda_ray.types import (
@@ -444,7 +444,7 @@ def test_numbers_as_people_say_them() -> None:
         "1:05",
         "1:01:01",
     ]
-    assert [left(*given) for given in ((7.0, 40.0), (0.04, 94.0), (None, 1.0), (3.0, 100.0))] == [
+    assert [time_left(*given) for given in ((7.0, 40.0), (0.04, 94.0), (None, 1.0), (3.0, 100.0))] == [
         "7.0 s left",
         "",
         "",

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from koda_ray.errors import KodaError
 from koda_ray.events import Envelope
-from koda_ray.render.bundle import Bundle, unpacked_bytes
+from koda_ray.render.bundle import Bundle, bundle_bytes
 from koda_ray.render.sourcemap import SourceMaps
 from koda_ray.render.sources import unpack_page
 from koda_ray.sandbox import frames
@@ -122,7 +122,7 @@ def _zipped(data: bytes) -> None:
 
 def _bundle(data: bytes) -> None:
     bundle = Bundle.unpack(data)
-    assert sum(map(len, bundle.files.values())) <= unpacked_bytes(data)
+    assert sum(map(len, bundle.files.values())) <= bundle_bytes(data)
     assert Bundle.unpack(bundle.pack()).hash == bundle.hash
 
 
@@ -226,7 +226,7 @@ def _frame(data: bytes) -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(data)
         reader.feed_eof()
-        return await frames.receive(reader)
+        return await frames.receive_object(reader)
 
     with asyncio.Runner() as runner:
         try:

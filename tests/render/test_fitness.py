@@ -23,7 +23,7 @@ Work = Callable[[Callable[[object], None]], Coroutine[Any, Any, object]]
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What the cluster was told of this node's room."""
     told: list[bool] = []
-    monkeypatch.setattr(fitness, "note_room", told.append)
+    monkeypatch.setattr(fitness, "note_space", told.append)
     return told
 
 
@@ -37,7 +37,7 @@ def failing(error: Exception) -> Work:
 
 def said(work: Work, *, wanted: int | None) -> list[object]:
     """What a task with this work tells, but for its being there."""
-    return [value for value in tasks._run(work, room=wanted) if not isinstance(value, tasks.AtWork)]
+    return [value for value in tasks._run(work, least_bytes=wanted) if not isinstance(value, tasks.AtWork)]
 
 
 def test_nothing_is_begun_without_room_where_others_could(noted: list[bool]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koda_ray.render.charts import bars, columns
+from koda_ray.render.charts import bars, unit_columns
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import JobContext
@@ -36,7 +36,7 @@ def shapes(svg: str) -> ET.Element:
 
 def test_a_column_is_as_wide_as_its_unit_and_as_high_as_its_frames_took() -> None:
     last = unit(2, capture=100.0) | {"stop": 25}
-    chart = shapes(columns([unit(0), unit(1, reused=True), last], seconds_per_frame=0.1))
+    chart = shapes(unit_columns([unit(0), unit(1, reused=True), last], seconds_per_frame=0.1))
     groups = chart.findall("g")
     assert [group.get("opacity") for group in groups] == [None, "0.35", None]
     assert groups[1].findtext("title") == "frames 10 to 19 (earlier): capture 30.0 ms, end of encoding 2.0 ms"
@@ -52,9 +52,9 @@ def test_a_column_is_as_wide_as_its_unit_and_as_high_as_its_frames_took() -> Non
 
 
 def test_charts_hold_nothing_and_very_much() -> None:
-    nothing = columns([unit(0, capture=0.0) | {"ms": {}}], seconds_per_frame=0.1)
+    nothing = unit_columns([unit(0, capture=0.0) | {"ms": {}}], seconds_per_frame=0.1)
     assert len(shapes(nothing).findall("g")) == 1
-    many = columns([unit(index, capture=1e5) for index in range(600)], seconds_per_frame=0.1)
+    many = unit_columns([unit(index, capture=1e5) for index in range(600)], seconds_per_frame=0.1)
     assert len(shapes(many).findall("g")) == 600
     assert len(shapes(many).findall("text")) < 20
     assert [text.text for text in shapes(bars({"capture": 30.0, "join": 0.25})).findall("text")] == [

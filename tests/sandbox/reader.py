@@ -9,11 +9,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from koda_ray.sandbox.room import ReadingRoom
+from koda_ray.sandbox.reading_memory import ReadingMemory
 
 
 async def main(folder: Path, total: int, size: int, user_id: str) -> None:
-    async with ReadingRoom(folder, total_bytes=total, user_id=user_id).holding(size):
+    async with ReadingMemory(folder, total_bytes=total, user_id=user_id).holding(size):
         sys.stdout.write("held\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.readline)

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from koda_ray.errors import SandboxError
-from koda_ray.sandbox.frames import receive, receive_bytes
+from koda_ray.sandbox.frames import receive_bytes, receive_object
 
 
 def stream(data: bytes) -> asyncio.StreamReader:
@@ -25,7 +25,7 @@ def framed(text: bytes) -> bytes:
 
 async def test_an_object_comes_through_as_it_was() -> None:
     value = {"path": "src/\ud800.ts", "size": 3, "end": None}
-    assert await receive(stream(framed(json.dumps(value).encode()))) == value
+    assert await receive_object(stream(framed(json.dumps(value).encode()))) == value
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ async def test_an_object_comes_through_as_it_was() -> None:
 )
 async def test_what_is_no_object_is_an_error_of_the_sandbox(data: bytes) -> None:
     with pytest.raises(SandboxError) as caught:
-        await receive(stream(data))
+        await receive_object(stream(data))
     assert caught.value.code == "PROVIDER_ERROR"
 
 
 async def test_an_end_in_the_middle_is_told_from_a_lie() -> None:
     for data in (b"", b"\0\0", framed(b'{"a": 1}')[:-1]):
         with pytest.raises(EOFError):
-            await receive(stream(data))
+            await receive_object(stream(data))
 
 
 async def test_more_bytes_than_agreed_are_not_read() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.errors import SandboxError, ServerFailed
-from koda_ray.sandbox.frames import HELLO_BYTES, receive, send
+from koda_ray.sandbox.frames import HELLO_BYTES, receive_object, send
 from koda_ray.sandbox.link import Link
 from koda_ray.sandbox.relay import Relays
 from tests.sandbox.terminals import until
@@ -45,7 +45,7 @@ async def link(tmp_path: Path) -> AsyncIterator[Link]:
 
 async def _repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(SECRET.encode())
-    port = (await receive(reader))["port"]
+    port = (await receive_object(reader))["port"]
     await send(writer, {"connected": True})
     writer.write(f"{port} ".encode())
     while data := await reader.read(1024):

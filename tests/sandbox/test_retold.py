@@ -23,9 +23,9 @@ from koda_ray.errors import (
 from koda_ray.events import NewEvent
 from koda_ray.sandbox import shipped
 from koda_ray.sandbox.asked import read_answer
-from koda_ray.sandbox.docker_way_in import checked
+from koda_ray.sandbox.docker_way_in import answer_or_error
 from koda_ray.sandbox.packed import pack
-from koda_ray.sandbox.retold import CODES, describe, revive, revive_ours
+from koda_ray.sandbox.retold import CODES, describe_error, revive, revive_ours
 from koda_ray.serve.problem import error_response
 from koda_ray.types import ErrorInfo
 
@@ -62,7 +62,7 @@ def test_an_error_comes_through_with_its_class_code_and_context() -> None:
         QuotaExceeded("pids", context={"limit": "pids"}, retryable=True),
         SandboxNotFound("gone"),
     ):
-        assert same(revive(json.loads(json.dumps(describe(error)))), error)
+        assert same(revive(json.loads(json.dumps(describe_error(error)))), error)
 
 
 def test_every_code_that_a_program_inside_uses_is_known() -> None:
@@ -99,7 +99,7 @@ def test_nothing_inside_speaks_for_this_program(name: str, code: object) -> None
     with pytest.raises(SandboxError) as asked:
         read_answer("sbx_1", data)
     with pytest.raises(SandboxError) as answered:
-        checked(json.loads(json.dumps({"error": told})))
+        answer_or_error(json.loads(json.dumps({"error": told})))
     for caught in (asked, answered):
         assert type(caught.value) is SandboxError and caught.value.code == "PROVIDER_ERROR"
 
@@ -113,7 +113,7 @@ def test_a_helper_that_fails_without_saying_how_is_an_error_of_the_sandbox(heade
 
 def test_a_process_of_ours_is_believed() -> None:
     for error in (Fenced("newer"), StorageError("full", code="DISK_FULL"), LimitReached("many", retry_after_s=5)):
-        assert same(revive_ours(json.loads(json.dumps(describe(error)))), error)
+        assert same(revive_ours(json.loads(json.dumps(describe_error(error)))), error)
 
 
 def test_what_asks_the_inside_makes_its_errors_here_alone() -> None:

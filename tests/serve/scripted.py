@@ -18,10 +18,10 @@ from pydantic import JsonValue
 
 from koda_ray import commands, phases
 from koda_ray.actors.command_parser import parse_command
-from koda_ray.actors.intake import ask, new_command
+from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.stills import still_clock
-from koda_ray.actors.timeline import fork_session, put_back
+from koda_ray.actors.timeline import back_at, fork_session
 from koda_ray.agent.approvals import announced
 from koda_ray.commands import Command, Emit
 from koda_ray.errors import Fenced, NotFound
@@ -38,8 +38,8 @@ from koda_ray.state.records import (
     CheckpointRecord,
     CommandRecord,
     JobRecord,
+    SessionQuota,
     SessionRecord,
-    SessionRoom,
 )
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
@@ -77,7 +77,7 @@ class ScriptedDirectory:
     hold: set[str] = field(default_factory=set)
     asks: bool = True
     most_awake: int | None = None
-    fork_room: SessionRoom | None = None
+    fork_quota: SessionQuota | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
     slow_s: float = 0.0
@@ -105,7 +105,7 @@ class ScriptedDirectory:
         if self.deaf is not None:  # until it is set
             await self.deaf.wait()
         asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
-        recorded, waits = await ask(self.store, asked, most_awake=self.most_awake)
+        recorded, waits = await record_command(self.store, asked, most_awake=self.most_awake)
         if not waits:
             return recorded
         order = parse_command(name, body)
@@ -126,14 +126,14 @@ class ScriptedDirectory:
 
     async def _rewind(self, row: SessionRecord, order: commands.Rewind, *, asked: CommandRecord) -> CommandRecord:
         change, sent = await self.store.rewind(
-            row.id, row.epoch, order.point, lambda past: put_back(past, command=asked, at=now())[0]
+            row.id, row.epoch, order.point, lambda past: back_at(past, command=asked, at=now())[0]
         )
         assert change is not None and change.batch.command is not None
         self._rows[row.id] = replace(row, state=change.state, seq=sent[-1].seq)
         return change.batch.command
 
     async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
-        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, room=self.fork_room)
+        return await fork_session(self.store, session_id, user_id=user_id, point=point, key=key, quota=self.fork_quota)
 
     async def wake(self, session_id: str) -> None:
         async with self._lock:

@@ -14,7 +14,7 @@ from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput
 from koda_ray.serve import deployed
 from koda_ray.serve.app import application, check_replica
-from koda_ray.serve.auth import KeyRing, decide, is_loopback
+from koda_ray.serve.auth import KeyRing, decide_keys, is_loopback
 
 from .world import world
 
@@ -45,11 +45,11 @@ async def test_only_loopback_is_served_without_keys(tmp_path: Path) -> None:
     async with world(tmp_path, serve=False) as koda:
         for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8"):
             assert is_loopback(host)
-            assert not (await decide(koda.settings.model_copy(update={"host": host}), koda.store)).keys_required
+            assert not (await decide_keys(koda.settings.model_copy(update={"host": host}), koda.store)).keys_required
         for host in ("0.0.0.0", "::", "192.168.1.2", "example.org", ""):
             assert not is_loopback(host)
             with pytest.raises(InvalidInput, match="KODA_API_KEYS"):
-                await decide(koda.settings.model_copy(update={"host": host}), koda.store)
+                await decide_keys(koda.settings.model_copy(update={"host": host}), koda.store)
 
 
 async def test_a_key_is_required_where_keys_are_set(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_a_database_that_had_keys_stays_closed_also_after_a_restart(tmp_pa
 async def test_whether_keys_are_required_is_decided_at_start(tmp_path: Path) -> None:
     async def decided(**settings: object) -> bool:
         async with world(tmp_path, serve=False, **settings) as koda:
-            return (await decide(koda.settings, koda.store)).keys_required
+            return (await decide_keys(koda.settings, koda.store)).keys_required
 
     assert not await decided()
     assert await decided(KODA_API_KEYS=KEY) and await decided(KODA_API_KEYS=KEY, KODA_HOST="0.0.0.0")
@@ -138,7 +138,7 @@ def test_where_serve_says_where_it_listens_keys_are_required_whatever_our_host_i
 
 async def test_a_replica_without_the_keys_of_its_server_does_not_start(tmp_path: Path) -> None:
     async with world(tmp_path, serve=False, KODA_API_KEYS=KEY) as koda:
-        public = public_settings(await decide(koda.settings, koda.store))
+        public = public_settings(await decide_keys(koda.settings, koda.store))
     assert public["keys_required"] is True and KEY not in repr(public)
     replica = Settings.model_validate(public)  # as on a node whose environment has no KODA_API_KEYS
     with pytest.raises(InvalidInput, match="this node"):
@@ -164,7 +164,7 @@ async def test_keys_that_only_a_file_of_settings_has_are_asked_for(tmp_path: Pat
             world(tmp_path) as koda,
             httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
         ):
-            assert (await decide(koda.settings, koda.store)).keys_required
+            assert (await decide_keys(koda.settings, koda.store)).keys_required
             assert (await http.get("/v1/sessions", headers={"Host": "localhost"})).status_code == 401
             known = await http.get("/v1/sessions", headers={"Authorization": f"Bearer {KEY}"})
             assert known.status_code == 200

@@ -31,7 +31,7 @@ from koda_ray.serve.connections import (
     BoundConnection,
     PreviewConnection,
     ProxyConnection,
-    room_for,
+    within_open_files,
 )
 from koda_ray.serve.inflow import CALLBACK
 from koda_ray.serve.preview_server import PreviewServer
@@ -307,7 +307,7 @@ def test_a_process_that_may_open_few_files_has_fewer_places(monkeypatch: pytest.
             return soft, soft
 
         monkeypatch.setattr(resource, "getrlimit", limit)
-        return room_for(MOST_CONNECTIONS)
+        return within_open_files(MOST_CONNECTIONS)
 
     assert [most(soft) for soft in (1024, 1 << 20, resource.RLIM_INFINITY)] == [512, MOST_CONNECTIONS, MOST_CONNECTIONS]
 

@@ -30,7 +30,7 @@ from websockets.asyncio.client import connect
 from koda_ray.cancellation import end_all
 from koda_ray.config import REPO_ROOT
 from koda_ray.serve.inflow import CALLBACK, HELD_BYTES, ReceivedInTurn, TakenAsAsked, in_proxies
-from koda_ray.serve.limits import refuse
+from koda_ray.serve.limits import refuse_body
 
 from .world import reached, serving
 
@@ -95,7 +95,7 @@ class Late:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.asked += 1
         await self.answering.wait()
-        await refuse(PlainTextResponse("who are you?", 401), receive, send, discard_bytes=0)
+        await refuse_body(PlainTextResponse("who are you?", 401), receive, send, discard_bytes=0)
 
 
 class Sender:

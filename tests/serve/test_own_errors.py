@@ -28,7 +28,7 @@ from koda_ray.errors import (
     TemplateNotFound,
 )
 from koda_ray.sandbox.base import SandboxProvider
-from koda_ray.sandbox.deployment import Place
+from koda_ray.sandbox.deployment import Location
 from koda_ray.sandbox.images import LocalImages, Source
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.api import create_app
@@ -97,14 +97,14 @@ STALLED = {408}
 class Failing:
     """A provider, its images, or a sandbox, of which every call fails; but where it is can be told."""
 
-    def __init__(self, error: KodaError, *, place: Place | None = None) -> None:
+    def __init__(self, error: KodaError, *, location: Location | None = None) -> None:
         self.name, self.unused_s = "local", None
-        self._error, self._place = error, place
+        self._error, self._location = error, location
 
-    async def place(self) -> Place:
-        if self._place is None:
+    async def location(self) -> Location:
+        if self._location is None:
             raise self._error
-        return self._place
+        return self._location
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def fail(*_: object, **__: object) -> None:
@@ -186,9 +186,9 @@ async def test_what_can_come_is_what_is_documented(town: Town, monkeypatch: pyte
     await _of_the_asker(town)
     await _of_the_rows(town, monkeypatch)
     provider = await town.providers.get("local")
-    place = await provider.place()
+    location = await provider.location()
     for error in FAILURES:
-        for failing in (Failing(error), Failing(error, place=place)):
+        for failing in (Failing(error), Failing(error, location=location)):
             await _while(town, monkeypatch, provider=failing)
         await _while(town, monkeypatch, provider=_Finding(provider, Failing(error)))
     for error in DATABASE:

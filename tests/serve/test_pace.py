@@ -99,7 +99,7 @@ class Held:
     """An application that answers with megabytes, for which it holds room until they are read."""
 
     def __init__(self) -> None:
-        self.room = Unpacking(64 * MB)
+        self.limit = Unpacking(64 * MB)
         self.read_on = 0
 
     async def whole(self, _: Request) -> Response:
@@ -118,7 +118,7 @@ class Held:
         inner = Starlette(routes=[Route("/whole", self.whole), Route("/streamed", self.streamed)])
 
         async def holding(scope: Scope, receive: Receive, send: Send) -> None:
-            async with self.room.holding("ada", 16 * MB) if scope["type"] == "http" else nullcontext():
+            async with self.limit.holding("ada", 16 * MB) if scope["type"] == "http" else nullcontext():
                 await inner(scope, receive, send)
 
         async with serving(ReadingDeadline(holding, unread_s=unread_s)) as url:
@@ -131,8 +131,8 @@ async def test_an_answer_that_nobody_reads_gives_its_room_back(path: str) -> Non
     async with held.serving(unread_s=0.2) as url:
         _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port, limit=1024)
         writer.write(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        await reached(lambda: held.room.held_bytes == 16 * MB)
-        await reached(lambda: held.room.held_bytes == 0)
+        await reached(lambda: held.limit.held_bytes == 16 * MB)
+        await reached(lambda: held.limit.held_bytes == 0)
         assert held.read_on < 16
         writer.transport.abort()
 
@@ -143,9 +143,9 @@ async def test_an_answer_that_is_read_is_held_to_its_end_and_whole(path: str) ->
     async with held.serving(unread_s=60) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port, limit=1024)
         writer.write(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        await reached(lambda: held.room.held_bytes == 16 * MB)
+        await reached(lambda: held.limit.held_bytes == 16 * MB)
         async with asyncio.timeout(60):
             answer = await reader.read(-1)
         assert len(answer) >= 16 * MB and answer.startswith(b"HTTP/1.1 200")
-        await reached(lambda: held.room.held_bytes == 0)
+        await reached(lambda: held.limit.held_bytes == 0)
         writer.close()

@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import LimitReached
-from koda_ray.serve.preview_places import MAX_CHANGES_PER_MIN
+from koda_ray.serve.preview_quota import MAX_CHANGES_PER_MIN
 from koda_ray.serve.rates import Rates
 
 from .test_preview_places import shown
@@ -87,7 +87,7 @@ async def test_commands_and_files_have_a_rate(tmp_path: Path) -> None:
 
 async def test_edits_of_a_preview_have_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_CHANGES_PER_MIN > 600
-    monkeypatch.setattr("koda_ray.serve.preview_places.MAX_CHANGES_PER_MIN", 3)
+    monkeypatch.setattr("koda_ray.serve.preview_quota.MAX_CHANGES_PER_MIN", 3)
     async with shown(tmp_path) as address, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         answers = [await http.post(f"{address}__koda/theatre-state", json={}) for _ in range(4)]
         assert [answer.status_code == 429 for answer in answers] == [False, False, False, True]

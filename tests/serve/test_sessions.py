@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
-from koda_ray.state.records import SessionRecord, SessionRoom
+from koda_ray.state.records import SessionQuota, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import NodeState, PermissionRule, RenderOptions, SceneEdit, SessionOptions, SessionPermissions, now
 from koda_ray.wire import Capabilities
@@ -96,10 +96,10 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
         *,
         key: str,
         body: dict[str, JsonValue],
-        room: SessionRoom | None = None,
+        quota: SessionQuota | None = None,
     ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body, room=room)
+        made = await usual(state, key=key, body=body, quota=quota)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):

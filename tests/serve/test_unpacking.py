@@ -31,30 +31,30 @@ MB = 1 << 20
 
 
 async def test_a_user_holds_half_at_most_and_keeps_nobody_else_waiting() -> None:
-    room = Unpacking(100, wait_s=0.2)
-    async with room.holding("ada", 40):
+    limit = Unpacking(100, wait_s=0.2)
+    async with limit.holding("ada", 40):
         with pytest.raises(LimitReached, match="no room to hold 20 bytes"):
-            await room.holding("ada", 20).__aenter__()
-        async with room.holding("bob", 50), room.holding("ada", 10):
-            assert room.held_bytes == 100
+            await limit.holding("ada", 20).__aenter__()
+        async with limit.holding("bob", 50), limit.holding("ada", 10):
+            assert limit.held_bytes == 100
             with pytest.raises(LimitReached) as found:
-                await room.holding("cleo", 1).__aenter__()
+                await limit.holding("cleo", 1).__aenter__()
             assert found.value.context["retryAfterS"] == 0.2
         with pytest.raises(TooMuchAtOnce, match=r"10,000 bytes, and one user .* 50 .*KODA_UNPACKED_MB"):
-            await room.holding("bob", 10_000).__aenter__()  # no waiting would help
-    assert room.held_bytes == 0
+            await limit.holding("bob", 10_000).__aenter__()  # no waiting would help
+    assert limit.held_bytes == 0
 
 
 async def test_a_large_one_is_not_overtaken_for_ever() -> None:
-    room, order = Unpacking(100), list[str]()
+    limit, order = Unpacking(100), list[str]()
 
     async def hold(user: str, size: int) -> None:
-        async with room.holding(user, size):
+        async with limit.holding(user, size):
             order.append(user)
 
     async with AsyncExitStack() as held:
         for user in ("ada", "bob"):
-            await held.enter_async_context(room.holding(user, 45))
+            await held.enter_async_context(limit.holding(user, 45))
         large = asyncio.create_task(hold("large", 50))
         await asyncio.sleep(0)
         small = [asyncio.create_task(hold(f"small{index}", 5)) for index in range(5)]
@@ -65,17 +65,17 @@ async def test_a_large_one_is_not_overtaken_for_ever() -> None:
 
 
 async def test_whoever_goes_away_while_waiting_leaves_nothing() -> None:
-    room = Unpacking(100)
-    async with room.holding("ada", 50):
-        waiting = [asyncio.create_task(room.holding("ada", 50).__aenter__()) for _ in range(32)]
+    limit = Unpacking(100)
+    async with limit.holding("ada", 50):
+        waiting = [asyncio.create_task(limit.holding("ada", 50).__aenter__()) for _ in range(32)]
         await asyncio.sleep(0.01)
         with pytest.raises(LimitReached, match="32 requests of yours"):
-            await room.holding("ada", 1).__aenter__()
+            await limit.holding("ada", 1).__aenter__()
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
-    async with room.holding("ada", 50), room.holding("bob", 50):
-        assert room.held_bytes == 100
+    async with limit.holding("ada", 50), limit.holding("bob", 50):
+        assert limit.held_bytes == 100
 
 
 def bomb(files: int) -> bytes:
@@ -239,16 +239,16 @@ async def test_what_is_received_takes_room_on_the_disk_first(
 
 
 async def test_what_was_taken_too_much_is_given_back() -> None:
-    room = Unpacking(100)
-    async with room.holding("ada", 40) as held:
+    limit = Unpacking(100)
+    async with limit.holding("ada", 40) as held:
         await held.keep(60)
-        assert room.held_bytes == 40
-        waits = asyncio.create_task(room.holding("ada", 30).__aenter__())
-        await reached(lambda: room.waiting == 1)
+        assert limit.held_bytes == 40
+        waits = asyncio.create_task(limit.holding("ada", 30).__aenter__())
+        await reached(lambda: limit.waiting == 1)
         await held.keep(10)
         await waits
-        assert room.held_bytes == 40
-    assert room.held_bytes == 30
+        assert limit.held_bytes == 40
+    assert limit.held_bytes == 30
 
 
 async def test_uploads_of_one_user_at_once_all_find_room(tmp_path: Path) -> None:

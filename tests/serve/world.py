@@ -20,7 +20,7 @@ from koda_ray.serve.auth import Authenticator
 from koda_ray.serve.deps import ApiDeps, ClusterEyes
 from koda_ray.serve.signing import Signer
 from koda_ray.state.records import (
-    SessionRoom,
+    SessionQuota,
 )
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
@@ -125,8 +125,8 @@ async def world(
     store = SqlStore.from_settings(made)
     await store.open()
     storage = Storage.from_settings(made)
-    room = SessionRoom(sessions=made.max_sessions_per_user or None)
-    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions, fork_room=room)
+    quota = SessionQuota(sessions=made.max_sessions_per_user or None)
+    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions, fork_quota=quota)
     deps = ApiDeps(
         settings=made,
         store=store,

@@ -14,7 +14,7 @@ from koda_ray.llm.base import Message
 from koda_ray.studio.offline.conversation import read_state
 from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.tools.workbench import Workbench
-from koda_ray.tools.written import told
+from koda_ray.tools.written import list_written
 from koda_ray.types import NodeState
 from tests.actors.script import plan_of
 from tests.agent.journals import ME, Disk, MemoryJournal
@@ -59,7 +59,7 @@ async def test_a_session_of_many_changes_reads_nine_tenths_of_its_prompts_from_t
         return reply(calls[step - 1]) if step else reply("It is faster now. The colour could be changed next.")
 
     async def run(given: object, call: ToolCall) -> ToolOutcome:
-        made = {"files": told({"src/scenes/Scene1.tsx": scene()}), "summary": "Scene 1 is faster."}
+        made = {"files": list_written({"src/scenes/Scene1.tsx": scene()}), "summary": "Scene 1 is faster."}
         return ToolOutcome(content=json.dumps(made if call.name == "generate_code" else {}))
 
     def scene() -> str:

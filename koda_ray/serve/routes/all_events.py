@@ -27,12 +27,12 @@ __all__ = ["MOST_SESSIONS", "router"]
 router = APIRouter(tags=["events"])
 MOST_SESSIONS = 100
 """How many one stream follows: what begins with it reads each of their logs."""
-_Place = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{1,64}(:[0-9]{1,16})?$")]
+_Followed = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{1,64}(:[0-9]{1,16})?$")]
 
 
 def _asked(
     sessions: Annotated[
-        list[_Place],
+        list[_Followed],
         Query(
             min_length=1,
             max_length=MOST_SESSIONS,
@@ -42,8 +42,8 @@ def _asked(
     last_event_id: LastEventId = None,
 ) -> dict[str, int]:
     asked: dict[str, int] = {}
-    for place in sessions:
-        session_id, _, number = place.partition(":")
+    for each in sessions:
+        session_id, _, number = each.partition(":")
         if session_id in asked:
             raise InvalidInput(f"the session {session_id} is named twice")
         if int(number or 0) > LARGEST_SEQ:

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import JsonValue
 
-from koda_ray.actors.leased_job import OVER, counted_s, job_request
+from koda_ray.actors.leased_job import OVER, counted_s, row_spec
 from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
 from koda_ray.render.options import check_options
@@ -20,7 +20,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.pages import Asked, body_of, requested
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import counted, render_room
+from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
 from koda_ray.state.records import JobRecord, JobStatus, RendersSought
@@ -55,10 +55,10 @@ async def create_batch(
     Where a row cannot be rendered, none is. Each render is one of its own: follow, cancel and delete it by its id.
     """
     async with requested(request, deps, user, batch=True) as asked:
-        bundle = await store_bundle(deps.storage, user, asked.page.bundle, hold=counted(deps, user))
+        bundle = await store_bundle(deps.storage, user, asked.page.bundle, hold=count_storing(deps, user))
         jobs = await _recorded(deps, user, key, _requests(asked, bundle), video_s=counted_s(asked.options))
         # what they are made of may have been removed until there were rows that name it
-        await keep_bundle(deps.storage, user, bundle, asked.page.bundle, hold=counted(deps, user))
+        await keep_bundle(deps.storage, user, bundle, asked.page.bundle, hold=count_storing(deps, user))
     batch_id = batch_name(user, key)
     waiting = [job for job in jobs if job.status not in OVER]
     background_of(request).spawn(wake_in_turn(deps, waiting[:_WOKEN]), what="wake renders")
@@ -118,7 +118,7 @@ async def _recorded(
     )
     try:
         jobs = batch_jobs(batch_id, like, requests, at)
-        return await deps.store.create_jobs(jobs, room=render_room(deps.settings))
+        return await deps.store.create_jobs(jobs, quota=render_quota(deps.settings))
     except Conflict:
         raise Conflict(
             f"the idempotency key {key!r} was used for another batch ({batch_id}); use a new key",
@@ -137,7 +137,7 @@ def _requests(asked: Asked, bundle: str) -> list[dict[str, JsonValue]]:
             check_options(options, bundle=bundle, entry=asked.page.entry)
         except InvalidInput as error:
             raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
-        requests.append(job_request(bundle=bundle, entry=asked.page.entry, options=options))
+        requests.append(row_spec(bundle=bundle, entry=asked.page.entry, options=options))
     return requests
 
 
@@ -152,10 +152,10 @@ async def _view(deps: ApiDeps, user: str, batch_id: str) -> BatchView:
 
 async def _cancel_all(deps: ApiDeps, user: str, batch_id: str) -> None:
     """Cancel the last rows first and what is under way last: else each that ends makes room for another."""
-    room = asyncio.Semaphore(_ENDED)
+    turns = asyncio.Semaphore(_ENDED)
 
     async def cancel(job: JobRecord) -> None:
-        async with room:
+        async with turns:
             await deps.directory.cancel_render(job.id, user_id=user)
 
     stages: Sequence[tuple[JobStatus, ...]] = (("queued",), ("queued", "running"))

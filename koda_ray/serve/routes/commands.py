@@ -16,7 +16,7 @@ from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
-from koda_ray.serve.views import approval_view, place_of, read_place
+from koda_ray.serve.views import approval_view, cursor_of, read_cursor
 from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, Note, RenderOptions, SessionPermissions
 from koda_ray.wire import (
@@ -199,10 +199,10 @@ async def approvals(
 
     A page of large ones is short: ask again with `before` set to `next` until `next` is null.
     """
-    place = None if before is None else read_place(before)
-    found, more = await deps.store.approvals_page(row.id, pending=pending, limit=limit, before=place)
+    cursor = None if before is None else read_cursor(before)
+    found, more = await deps.store.approvals_page(row.id, pending=pending, limit=limit, before=cursor)
     return ApprovalPage(
-        approvals=tuple(approval_view(each) for each in found), next=place_of(found[-1]) if more else None
+        approvals=tuple(approval_view(each) for each in found), next=cursor_of(found[-1]) if more else None
     )
 
 

@@ -118,7 +118,7 @@ async def manifests_at(
         QuotaExceeded: It takes more than ``most_bytes`` to read them together.
     """
     keys = [None if each is None else each.manifest_key for each in pointers]
-    _fits(sum([await _room_bytes(deps.storage, key) for key in keys if key is not None]), most_bytes)
+    _fits(sum([await _held_bytes(deps.storage, key) for key in keys if key is not None]), most_bytes)
     return [None if key is None else await load(deps.storage, key) for key in keys]
 
 
@@ -134,12 +134,12 @@ async def _project(deps: ApiDeps, row: SessionRecord, most_bytes: int, checkpoin
     manifest = await _manifest(deps, row, most_bytes, checkpoint_id)
     if manifest is None:
         raise NotFound(f"session {row.id} has no files yet", code="FILE_NOT_FOUND")
-    _fits(await _room_bytes(deps.storage, manifest.key) + manifest.total_bytes, most_bytes)
+    _fits(await _held_bytes(deps.storage, manifest.key) + manifest.total_bytes, most_bytes)
     files = await read_files(deps.storage, manifest)
     return ProjectFiles(files=files, modes=manifest.modes, folders=manifest.folders)
 
 
-async def _room_bytes(storage: Storage, key: str) -> int:
+async def _held_bytes(storage: Storage, key: str) -> int:
     return _READ_TIMES * await storage.size(key)
 
 

@@ -12,7 +12,7 @@ from koda_ray.events import LARGEST_SEQ, Envelope
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, background_of
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
-from koda_ray.serve.views import place_of, read_place
+from koda_ray.serve.views import cursor_of, read_cursor
 from koda_ray.state.past import PointRecord
 from koda_ray.wire import Fork, HistoryView, PointView, SaidView, SessionCreated, TalkPage
 
@@ -35,8 +35,8 @@ async def history(
     before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
 ) -> HistoryView:
     """Return messages, checkpoints and heads; ask again with `before` set to `next` until `next` is null."""
-    place = None if before is None else read_place(before)
-    return _page(await deps.store.points(row.id, limit=limit + 1, before=place), limit)
+    cursor = None if before is None else read_cursor(before)
+    return _page(await deps.store.points(row.id, limit=limit + 1, before=cursor), limit)
 
 
 @router.get(
@@ -96,8 +96,8 @@ async def fork(
 def _page(points: list[PointRecord], limit: int) -> HistoryView:
     """Show the first ``limit`` of some points; one more than that says that there is another page."""
     page = points[:limit]
-    place = place_of(page[-1]) if len(points) > limit else None
-    return HistoryView(points=tuple(_point(each) for each in page if not is_summary(each)), next=place)
+    cursor = cursor_of(page[-1]) if len(points) > limit else None
+    return HistoryView(points=tuple(_point(each) for each in page if not is_summary(each)), next=cursor)
 
 
 def _point(point: PointRecord) -> PointView:

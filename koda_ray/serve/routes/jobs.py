@@ -14,7 +14,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, backg
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.commands import Submit
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.serve.views import place_of, read_place
+from koda_ray.serve.views import cursor_of, read_cursor
 from koda_ray.state.records import JobRecord
 from koda_ray.wire import CommandName, JobPage, JobView, RenderedAgain
 
@@ -117,10 +117,10 @@ async def list_jobs(
     before: Annotated[str | None, Query(max_length=96, description="`next` of the page before")] = None,
 ) -> JobPage:
     """Return previews and finals alike; ask again with `before` set to `next` until `next` is null."""
-    place = None if before is None else read_place(before)
-    jobs = await deps.store.list_jobs(session_id=row.id, user_id=user, limit=limit + 1, before=place)
+    cursor = None if before is None else read_cursor(before)
+    jobs = await deps.store.list_jobs(session_id=row.id, user_id=user, limit=limit + 1, before=cursor)
     page = jobs[:limit]
-    return JobPage(jobs=tuple(map(_view, page)), next=place_of(page[-1]) if len(jobs) > limit else None)
+    return JobPage(jobs=tuple(map(_view, page)), next=cursor_of(page[-1]) if len(jobs) > limit else None)
 
 
 def _view(job: JobRecord) -> JobView:

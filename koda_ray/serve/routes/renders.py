@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue
 
-from koda_ray.actors.leased_job import OVER, job_request
+from koda_ray.actors.leased_job import OVER, row_spec
 from koda_ray.actors.removal import remove_render
 from koda_ray.errors import NotFound
 from koda_ray.render.bundle import keep_bundle, store_bundle
@@ -28,12 +28,12 @@ from koda_ray.serve.listing import titles_of
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.pages import body_of, requested
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import counted, render_room
+from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.serve.views import read_place, render_view, renders_page
+from koda_ray.serve.views import read_cursor, render_view, renders_page
 from koda_ray.state.keys import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, RendersSought
 from koda_ray.wire import RenderKind, RenderList, RenderStatus, RenderView
@@ -81,14 +81,14 @@ async def create_render(
     """
     async with requested(request, deps, user) as asked:
         page, options = asked.page, asked.options
-        bundle = await store_bundle(deps.storage, user, page.bundle, hold=counted(deps, user))
+        bundle = await store_bundle(deps.storage, user, page.bundle, hold=count_storing(deps, user))
         # what can be refused without opening the page is refused now
         check_options(options, bundle=bundle, entry=page.entry)
-        wanted = job_request(bundle=bundle, entry=page.entry, options=options)
+        wanted = row_spec(bundle=bundle, entry=page.entry, options=options)
         row = new_render(user, default_project(user), key=key, wanted=wanted, options=options)
-        job = await deps.store.create_job(row, room=render_room(deps.settings))
+        job = await deps.store.create_job(row, quota=render_quota(deps.settings))
         # what it is made of may have been removed until there was a row that names it
-        await keep_bundle(deps.storage, user, bundle, page.bundle, hold=counted(deps, user))
+        await keep_bundle(deps.storage, user, bundle, page.bundle, hold=count_storing(deps, user))
     check_same(job, wanted, key)
     if job.status not in OVER:
         background_of(request).spawn(wake_in_turn(deps, [job]), what="wake a render")
@@ -134,8 +134,8 @@ async def list_renders(user: User, deps: Deps, asked: Annotated[_Asked, Query()]
 
     Where neither a session nor a kind is named, those of pages are listed, and no session's.
     """
-    place = None if asked.before is None else read_place(asked.before)
-    rows = await deps.store.list_renders(user, asked.sought(), limit=asked.limit + 1, before=place)
+    cursor = None if asked.before is None else read_cursor(asked.before)
+    rows = await deps.store.list_renders(user, asked.sought(), limit=asked.limit + 1, before=cursor)
     titles = await titles_of(deps.store, user, (row.session_id for row in rows[: asked.limit]))
     return renders_page(rows, asked.limit, titles)
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from koda_ray.sandbox.archives import ProjectFiles, read_project, unpacked_bytes
 from koda_ray.sandbox.base import Skip
 from koda_ray.sandbox.build import build, export
-from koda_ray.sandbox.own_project import put_back, start_preview, take_out
+from koda_ray.sandbox.own_project import export_project, import_project, start_preview
 from koda_ray.sandbox.scratch import scratch
 from koda_ray.sandbox.screenshot import screenshot
 from koda_ray.serve.context import Closing, Following, OwnWorkshop, User, unpacking_of
@@ -56,7 +56,7 @@ async def snapshot_sandbox(
 
     async def read(most: int) -> ProjectFiles:
         nonlocal left_out
-        project, left_out = await take_out(workshop, sandbox_id, most_bytes=most)
+        project, left_out = await export_project(workshop, sandbox_id, most_bytes=most)
         return project
 
     answer = await zipped(read, f"{sandbox_id}.zip", request, closing)
@@ -81,7 +81,7 @@ async def restore_sandbox(sandbox_id: SandboxId, request: Request, user: User, w
         await receive(request, made / "sent.zip")
         size = await asyncio.to_thread(unpacked_bytes, made / "sent.zip")
         async with unpacking_of(request).holding(user, size):
-            await put_back(workshop, sandbox_id, await asyncio.to_thread(read_project, made / "sent.zip"))
+            await import_project(workshop, sandbox_id, await asyncio.to_thread(read_project, made / "sent.zip"))
     return Response(status_code=204)
 
 

@@ -13,7 +13,7 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, 
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import Sought, sessions_found
 from koda_ray.serve.problem import responses
-from koda_ray.serve.quotas import session_room
+from koda_ray.serve.quotas import session_quota
 from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionLabel, SessionRecord
 from koda_ray.types import NodeState, Phase, new_id, now
@@ -101,7 +101,7 @@ async def begun(
         state,
         key=key,
         body=asked if take is None else {**asked, "take": take},
-        room=session_room(deps.settings, more=more),
+        quota=session_quota(deps.settings, more=more),
     )
     return row
 
@@ -215,7 +215,7 @@ async def delete_session(
 )
 async def restore_session(session_id: SessionId, user: User, deps: Deps, request: Request) -> SessionView:
     """Have a session back that was deleted with `undoS`; it goes on with what it owes or was asked."""
-    row = await deps.store.restore_session(session_id, user_id=user, room=session_room(deps.settings))
+    row = await deps.store.restore_session(session_id, user_id=user, quota=session_quota(deps.settings))
     if row.owes is not None or await deps.store.inbox(row.id):
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
     return view_of(row)

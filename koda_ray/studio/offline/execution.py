@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.conversation import Call, Exchange, PolicyCalls, SeenSession, Turn
 from koda_ray.studio.offline.extract import find_length
-from koda_ray.studio.offline.failure import MAX_ATTEMPTS, error_words, stuck, why
+from koda_ray.studio.offline.failure import MAX_ATTEMPTS, error_words, failed_too_often, why
 from koda_ray.studio.offline.find import find_impossible
 from koda_ray.studio.offline.given import items, mapping
 from koda_ray.studio.offline.language import choices, said
@@ -40,7 +40,7 @@ def execute(view: SeenSession, course: Course, past: Sequence[Exchange], stopped
     plan = view.plan or make_plan(course.brief)
     version = len(view.feedback)
     ours = [(id_, status) for id_, status in view.todos if _TODO.fullmatch(id_)]
-    if stuck(past, "set_todos", stopped):
+    if failed_too_often(past, "set_todos", stopped):
         return Turn(said("failed.todos", why=why(past)))
     known = max(_versions_of(view, past), default=version - 1 if view.has_preview else version)
     if known < version:

@@ -9,12 +9,12 @@ from koda_ray.studio.offline.conversation import Exchange
 from koda_ray.studio.offline.given import mapping, parsed, text
 from koda_ray.studio.offline.language import said
 
-__all__ = ["MAX_ATTEMPTS", "error_words", "stuck", "why"]
+__all__ = ["MAX_ATTEMPTS", "error_words", "failed_too_often", "why"]
 
 MAX_ATTEMPTS = 3
 
 
-def stuck(past: Sequence[Exchange], name: str, since: int) -> bool:
+def failed_too_often(past: Sequence[Exchange], name: str, since: int) -> bool:
     """Return whether a tool has failed `MAX_ATTEMPTS` times in a row after the turn ``since``."""
     failures = [e for e in past if e.call.name == name and e.turn > since][-MAX_ATTEMPTS:]
     return len(failures) == MAX_ATTEMPTS and all(e.failed for e in failures)

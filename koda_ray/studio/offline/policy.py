@@ -12,7 +12,7 @@ from koda_ray.llm.base import Message
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.conversation import PolicyCalls, SeenSession, Turn, exchanges, last_stop, read_state
 from koda_ray.studio.offline.execution import execute
-from koda_ray.studio.offline.failure import stuck, why
+from koda_ray.studio.offline.failure import failed_too_often, why
 from koda_ray.studio.offline.given import parsed
 from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.question import ask_instead, ask_style, propose_plan
@@ -49,7 +49,7 @@ def next_turn(messages: Sequence[Message], system: Sequence[str] = ()) -> Turn:
     status = parsed(approvals[-1].result or "").get("status") if approvals else None
     if view.plan_accepted or (about_plan and status == "accepted"):
         return execute(view, course, past, last_stop(messages), calls)
-    if stuck(past, "request_approval", last_stop(messages)):
+    if failed_too_often(past, "request_approval", last_stop(messages)):
         return Turn(said("failed.request", why=why(past)))
     brief = course.brief
     if about_plan and status == "rejected":

@@ -17,7 +17,7 @@ from koda_ray.studio.offline.language import grouped, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 
-__all__ = ["LAST", "REGISTER", "Countable", "Subject", "own", "settle_duration", "subject_named", "subject_of"]
+__all__ = ["LAST", "REGISTER", "Countable", "Subject", "own_brief", "settle_duration", "subject_named", "subject_of"]
 
 _Own = TypeVar("_Own")
 
@@ -144,7 +144,7 @@ def subject_of(brief: Brief) -> Subject:
     return REGISTER[brief.subject]
 
 
-def own(brief: Brief, kind: type[_Own]) -> _Own:
+def own_brief(brief: Brief, kind: type[_Own]) -> _Own:
     """Return what the brief keeps for its subject alone; where it keeps nothing of this kind, an empty one."""
     return brief.own if isinstance(brief.own, kind) else kind()
 

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from koda_ray.errors import Conflict, Fenced, LimitReached, NotFound
-from koda_ray.state.records import Batch, RendersSought, SessionLabel, SessionRoom
+from koda_ray.state.records import Batch, RendersSought, SessionLabel, SessionQuota
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -29,7 +29,7 @@ class DiscardingConformance:
             store.get_session(mine.id, user_id="ann"),
             store.activate(mine.id, host="late", lease_until=now() + SOON),
             store.label_session(mine.id, user_id="ann", label=SessionLabel(pinned=True)),
-            store.keep_place(mine.id, user_id="ann", most=9, until=now() + SOON),
+            store.admit_session(mine.id, user_id="ann", most=9, until=now() + SOON),
             store.receive(records.command(mine), lambda row, waiting: {}),
             store.see_point(mine.id, "msg_1", user_id="ann"),
             store.past(mine.id, user_id="ann"),
@@ -41,7 +41,7 @@ class DiscardingConformance:
         assert [row.id for row in await store.changed_sessions("ann")] == [kept.id]
         assert [row.id for row in await store.list_sessions("ann", discarded=True)] == [mine.id, kept.id]
         assert (await store.newest([mine.id, kept.id]))[mine.id].over
-        assert await store.owed(now()) == [] and (await store.room_taken("ann")).sessions == 1
+        assert await store.owed(now()) == [] and (await store.quota_used("ann")).sessions == 1
         assert await store.closed_sessions() == [] and (await store.get_session(mine.id)).delete_at == gone.delete_at
         assert await store.restore_session(mine.id, user_id="ann") == before
         assert await store.restore_session(mine.id, user_id="ann") == before
@@ -87,12 +87,12 @@ class DiscardingConformance:
         assert await store.discarded_held(now()) == [held.id, later.id]
         assert await store.discarded_held(now(), limit=1) == [held.id]
         assert await store.discarded_held(now() + 9 * SOON) == []  # its lease has run out
-        taken, counted = await store.room_taken("ann"), await store.census(now())
+        taken, counted = await store.quota_used("ann"), await store.census(now())
         assert (taken.sessions, taken.awake, counted.awake, counted.asleep) == (1, 3, 3, 0)
         await store.release(held.id, held.epoch)
         await store.close_session(later.id, user_id="ann")
         assert await store.discarded_held(now()) == []
-        assert (await store.room_taken("ann")).awake == (await store.census(now())).awake == 1
+        assert (await store.quota_used("ann")).awake == (await store.census(now())).awake == 1
         assert [row.id for row in await store.list_sessions("ann")] == [other.id]
 
     @pytest.mark.quick
@@ -120,14 +120,14 @@ class DiscardingConformance:
         one, working = await new_session(store), await new_session(store, owes="plan")
         for row in (one, working):
             await store.discard_session(row.id, user_id="ann", delete_at=now() + SOON)
-        room = SessionRoom(sessions=2, awake=1)
+        quota = SessionQuota(sessions=2, awake=1)
         state = records.state(owes="plan")
-        await store.create_session(state, key="next", body={}, room=room)
+        await store.create_session(state, key="next", body={}, quota=quota)
         with pytest.raises(LimitReached, match="awake"):
-            await store.restore_session(working.id, user_id="ann", room=room)
-        assert (await store.restore_session(one.id, user_id="ann", room=room)).delete_at is None
+            await store.restore_session(working.id, user_id="ann", quota=quota)
+        assert (await store.restore_session(one.id, user_id="ann", quota=quota)).delete_at is None
         with pytest.raises(LimitReached, match="KODA_MAX_SESSIONS_PER_USER"):
-            await store.restore_session(working.id, user_id="ann", room=SessionRoom(sessions=2))
+            await store.restore_session(working.id, user_id="ann", quota=SessionQuota(sessions=2))
         assert {row.id for row in await store.list_sessions("ann")} == {one.id, state.session_id}
         assert (await store.restore_session(working.id, user_id="ann")).owes == "plan"
 
@@ -138,24 +138,24 @@ class DiscardingConformance:
         await store.discard_session(asked.id, user_id="ann", delete_at=now() + SOON)
         await new_session(store, owes="plan")
         with pytest.raises(LimitReached, match="awake"):
-            await store.restore_session(asked.id, user_id="ann", room=SessionRoom(sessions=9, awake=1))
-        back = await store.restore_session(asked.id, user_id="ann", room=SessionRoom(sessions=9, awake=2))
+            await store.restore_session(asked.id, user_id="ann", quota=SessionQuota(sessions=9, awake=1))
+        back = await store.restore_session(asked.id, user_id="ann", quota=SessionQuota(sessions=9, awake=2))
         assert back.delete_at is None and back.owes is None and len(await store.inbox(asked.id)) == 1
 
     @pytest.mark.quick
     async def test_the_key_of_a_session_that_was_deleted_makes_no_other_and_leads_to_none(self, store: Store) -> None:
-        room = SessionRoom(sessions=9)
-        first, _ = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+        quota = SessionQuota(sessions=9)
+        first, _ = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, quota=quota)
         await store.discard_session(first.id, user_id="ann", delete_at=now() + SOON)
         for closed in (False, True):
             if closed:
                 await store.close_session(first.id, user_id="ann")
             with pytest.raises(Conflict, match="was deleted"):
-                await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+                await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, quota=quota)
             with pytest.raises(Conflict, match="another request"):
-                await store.create_session(records.state(), key="k", body={"prompt": "a cube"}, room=room)
+                await store.create_session(records.state(), key="k", body={"prompt": "a cube"}, quota=quota)
         await store.delete_session(first.id, user_id="ann")
-        _, is_new = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, room=room)
+        _, is_new = await store.create_session(records.state(), key="k", body={"prompt": "a ball"}, quota=quota)
         assert is_new
 
     @pytest.mark.quick

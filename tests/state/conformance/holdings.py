@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from koda_ray.errors import LimitReached, NotFound, Unavailable
-from koda_ray.state.records import Batch, SessionRoom
+from koda_ray.state.records import Batch, SessionQuota
 from koda_ray.state.store import Store
 from koda_ray.types import new_id
 from tests.state import records
@@ -28,7 +28,7 @@ class HoldingConformance:
         await store.hold("ann", {"shared": 100, "first": 20}, holder=one.id)  # the same again
         await store.hold("ann", {"page": 4_000})
         assert await store.stored_bytes("ann") == 4_123 and await store.stored_bytes("bob") == 0
-        assert (await store.room_taken("ann")).stored_bytes == 4_123
+        assert (await store.quota_used("ann")).stored_bytes == 4_123
         await store.close_session(one.id, user_id="ann")
         assert await store.let_go("ann", holder=one.id) == ["first"]
         assert await store.let_go("ann", holder=one.id) == ["first"], "whoever is cut off comes again"
@@ -155,8 +155,8 @@ class HoldingConformance:
         with pytest.raises(LimitReached, match=r"MB of videos.*KODA_USER_STORED_MB"):
             await store.hold("ann", {"another": 1}, most_bytes=1_000)
         with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
-            room = SessionRoom(stored_bytes=1_000)
-            await store.create_session(records.state(), key=new_id("cmd"), body={}, room=room)
+            quota = SessionQuota(stored_bytes=1_000)
+            await store.create_session(records.state(), key=new_id("cmd"), body={}, quota=quota)
         await store.hold("ann", {"saved": 5}, holder=mine.id)  # what is there already is kept, whatever it takes
         assert await store.stored_bytes("ann") == 1_005
         many = {f"file{index}": 1 for index in range(1_201)}

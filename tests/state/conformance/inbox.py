@@ -127,7 +127,7 @@ class InboxConformance:
             return_exceptions=True,
         )
         refused = [n for n, each in enumerate(said) if isinstance(each, LimitReached)]
-        assert len(refused) == 3 and (await stores[0].room_taken("ann")).awake == 4
+        assert len(refused) == 3 and (await stores[0].quota_used("ann")).awake == 4
         for n in refused:  # nothing is left of them
             assert await stores[1].inbox(asleep[n].id) == []
         awake = next(n for n in range(6) if n not in refused)
@@ -142,16 +142,16 @@ class InboxConformance:
         with pytest.raises(LimitReached):
             await store.receive(records.command(silent), after, most_awake=1)
         with pytest.raises(LimitReached):
-            await store.keep_place(silent.id, user_id="ann", most=1, until=now() + SOON)
+            await store.admit_session(silent.id, user_id="ann", most=1, until=now() + SOON)
         await store.release(held.id, held.epoch)
-        await store.keep_place(silent.id, user_id="ann", most=1, until=now() + SOON)
+        await store.admit_session(silent.id, user_id="ann", most=1, until=now() + SOON)
         assert (await store.get_session(silent.id)).host == "gone", "its lease must run out for the next to be sought"
         await store.receive(records.command(silent), after, most_awake=1)
-        assert (await store.room_taken("ann")).awake == 1
+        assert (await store.quota_used("ann")).awake == 1
 
     async def test_whoever_is_asked_something_is_owed_a_process_and_counts_as_awake(self, store: Store) -> None:
         asked, held, quiet = await new_session(store), await active_session(store), await new_session(store)
-        assert await store.owed(now()) == [] and (await store.room_taken("ann")).awake == 1
+        assert await store.owed(now()) == [] and (await store.quota_used("ann")).awake == 1
         for session in (asked, held):
             await store.receive(records.command(session), after)
         assert [(work.kind, work.id, work.user_id) for work in await store.owed(now())] == [
@@ -162,7 +162,7 @@ class InboxConformance:
         (waiting,) = await store.inbox(asked.id)
         counted = await store.census(now())
         assert (counted.unheld, counted.owing, counted.unheld_since) == (1, 0, waiting.created_at)
-        assert (await store.room_taken("ann")).awake == 2
+        assert (await store.quota_used("ann")).awake == 2
         await store.commit(held.id, held.epoch, Batch(refused="key-1", state=records.working(held.state)))
         assert {work.id for work in await store.owed(now() + SOON * 2)} == {asked.id, held.id}
         assert quiet.owes is None
@@ -196,13 +196,13 @@ class InboxConformance:
     @pytest.mark.quick
     async def test_a_place_that_is_kept_hides_neither_what_waits_nor_a_process_that_is_lost(self, store: Store) -> None:
         mine = await new_session(store)
-        await store.keep_place(mine.id, user_id="ann", most=1, until=now() + SOON)
-        assert (await store.room_taken("ann")).awake == 1
+        await store.admit_session(mine.id, user_id="ann", most=1, until=now() + SOON)
+        assert (await store.quota_used("ann")).awake == 1
         await store.receive(records.command(mine), after)
         assert [work.id for work in await store.owed(now())] == [mine.id]
-        assert (await store.room_taken("ann")).awake == 1
+        assert (await store.quota_used("ann")).awake == 1
         lost = await new_session(store, "bob")
         before = now()
         held = await store.activate(lost.id, host="lost", lease_until=before)
-        await store.keep_place(lost.id, user_id="bob", most=1, until=now() + SOON)
+        await store.admit_session(lost.id, user_id="bob", most=1, until=now() + SOON)
         assert await store.supersede(lost.id, held.activation, at=now())

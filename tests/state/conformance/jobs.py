@@ -131,7 +131,7 @@ class JobConformance:
     async def test_no_more_renders_begin_than_there_is_room_for(self, store: Store) -> None:
         jobs = [await store.create_job(records.job()) for _ in range(6)]
         began = await asyncio.gather(
-            *(store.admit_job(job.id, room=2, lease_until=now() + SOON) for job in jobs)  # all at once
+            *(store.admit_job(job.id, most=2, lease_until=now() + SOON) for job in jobs)  # all at once
         )
         first, second = (row for row in began if row is not None)
         assert (first.status, first.epoch) == ("running", 0) and first == await store.get_job(first.id)
@@ -139,26 +139,26 @@ class JobConformance:
         assert [await store.get_job(job.id) for job in waiting] == waiting
         # whoever works on it claims it: it is one, and nobody else may begin it
         claimed = await store.claim_job(first.id, lease_until=now() + SOON)
-        assert await store.admit_job(first.id, room=9, lease_until=now() + SOON) is None
-        assert await store.admit_job(waiting[0].id, room=2, lease_until=now() + SOON) is None
+        assert await store.admit_job(first.id, most=9, lease_until=now() + SOON) is None
+        assert await store.admit_job(waiting[0].id, most=2, lease_until=now() + SOON) is None
         await store.update_job(dataclasses.replace(claimed, status="succeeded", lease_until=None))
-        assert await store.admit_job(waiting[0].id, room=2, lease_until=now() + SOON) is not None
+        assert await store.admit_job(waiting[0].id, most=2, lease_until=now() + SOON) is not None
         # one whose process is gone leaves its room, and takes one again
         await store.claim_job(second.id, lease_until=now())
-        assert await store.admit_job(waiting[1].id, room=2, lease_until=now() + SOON) is not None
-        assert await store.admit_job(second.id, room=2, lease_until=now() + SOON) is None
-        assert await store.admit_job(second.id, room=3, lease_until=now() + SOON) is not None
+        assert await store.admit_job(waiting[1].id, most=2, lease_until=now() + SOON) is not None
+        assert await store.admit_job(second.id, most=2, lease_until=now() + SOON) is None
+        assert await store.admit_job(second.id, most=3, lease_until=now() + SOON) is not None
         with pytest.raises(Conflict, match="succeeded"):
-            await store.admit_job(first.id, room=9, lease_until=now() + SOON)
+            await store.admit_job(first.id, most=9, lease_until=now() + SOON)
         with pytest.raises(NotFound):
-            await store.admit_job(new_id("job"), room=9, lease_until=now() + SOON)
+            await store.admit_job(new_id("job"), most=9, lease_until=now() + SOON)
 
     async def test_a_sessions_renders_take_no_room(self, store: Store) -> None:
         mine = await active_session(store)
         of_it, own = records.job(of=mine), await store.create_job(records.job())
         await store.commit(mine.id, mine.epoch, Batch(jobs=[of_it]))
         await store.claim_job(of_it.id, lease_until=now() + SOON)
-        assert await store.admit_job(own.id, room=1, lease_until=now() + SOON) is not None
+        assert await store.admit_job(own.id, most=1, lease_until=now() + SOON) is not None
 
     async def test_a_job_has_a_stream_of_its_own(self, store: Store) -> None:
         job = await store.create_job(records.job())

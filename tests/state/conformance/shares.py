@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
 from koda_ray.state.past import ForkedSession, Past
-from koda_ray.state.records import Batch, JobRecord, RenderRoom, SessionRecord, SessionRoom
+from koda_ray.state.records import Batch, JobRecord, RenderQuota, SessionQuota, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -162,99 +162,103 @@ class ShareConformance:
     async def test_a_user_has_so_many_renders_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
         old = dataclasses.replace(records.job(), kind="render")
-        assert await stores[0].create_job(old, room=RenderRoom(renders=1)) == old
+        assert await stores[0].create_job(old, quota=RenderQuota(renders=1)) == old
         many = [dataclasses.replace(records.job(), kind="render") for _ in range(6)]
         made = await asyncio.gather(
-            *(stores[index % 2].create_job(job, room=RenderRoom(renders=4)) for index, job in enumerate(many)),
+            *(stores[index % 2].create_job(job, quota=RenderQuota(renders=4)) for index, job in enumerate(many)),
             return_exceptions=True,
         )
         refused = [each for each in made if isinstance(each, LimitReached)]
         assert len(refused) == 3 and refused[0].status == 429 and "KODA_USER_RENDERS" in refused[0].message
-        assert await stores[0].create_job(old, room=RenderRoom(renders=1)) == old, "one that is there is no new one"
+        assert await stores[0].create_job(old, quota=RenderQuota(renders=1)) == old, "one that is there is no new one"
         with pytest.raises(LimitReached):
             await stores[0].create_jobs(
-                [many[0], many[1], dataclasses.replace(many[2], id=new_id("job"))], room=RenderRoom(renders=4)
+                [many[0], many[1], dataclasses.replace(many[2], id=new_id("job"))], quota=RenderQuota(renders=4)
             )
         assert sum((await stores[0].count_renders("ann")).values()) == 4, "all or none"
         other = dataclasses.replace(records.job("bob"), kind="render")
-        assert await stores[1].create_jobs([other], room=RenderRoom(renders=1)) == [other]
+        assert await stores[1].create_jobs([other], quota=RenderQuota(renders=1)) == [other]
         await stores[0].cancel_job(old.id, user_id="ann")
-        assert await stores[0].create_job(dataclasses.replace(records.job(), kind="render"), room=RenderRoom(renders=4))
+        assert await stores[0].create_job(
+            dataclasses.replace(records.job(), kind="render"), quota=RenderQuota(renders=4)
+        )
 
     async def test_a_user_has_so_many_seconds_of_video_waiting_and_no_more(self, connect: Connect) -> None:
-        stores, room = [await connect(), await connect()], RenderRoom(video_s=30.0)
+        stores, quota = [await connect(), await connect()], RenderQuota(video_s=30.0)
 
         def video(user_id: str = "ann", seconds: float = 10.0) -> JobRecord:
             return dataclasses.replace(records.job(user_id), kind="render", video_s=seconds)
 
         many = [video() for _ in range(6)]
         made = await asyncio.gather(
-            *(stores[index % 2].create_job(job, room=room) for index, job in enumerate(many)), return_exceptions=True
+            *(stores[index % 2].create_job(job, quota=quota) for index, job in enumerate(many)), return_exceptions=True
         )
         refused = [each for each in made if isinstance(each, LimitReached)]
         assert len(refused) == 3 and "KODA_USER_RENDER_S" in refused[0].message
         with pytest.raises(LimitReached):
-            await stores[0].create_jobs([video(seconds=0.5), video(seconds=0.5)], room=room)
-        await stores[1].create_jobs([video("bob", 15.0), video("bob", 15.0)], room=room)
+            await stores[0].create_jobs([video(seconds=0.5), video(seconds=0.5)], quota=quota)
+        await stores[1].create_jobs([video("bob", 15.0), video("bob", 15.0)], quota=quota)
         first = next(job for job, each in zip(many, made, strict=True) if each == job)
         running = await stores[0].claim_job(first.id, lease_until=now() + SOON)
         await stores[0].update_job(dataclasses.replace(running, video_s=4.0))
-        assert (await stores[0].create_job(video(seconds=6.0), room=room)).video_s == 6.0, "it is shorter than was said"
+        assert (await stores[0].create_job(video(seconds=6.0), quota=quota)).video_s == 6.0, (
+            "it is shorter than was said"
+        )
         with pytest.raises(LimitReached):
-            await stores[0].create_job(video(seconds=0.1), room=room)
+            await stores[0].create_job(video(seconds=0.1), quota=quota)
 
     @pytest.mark.quick
     async def test_who_has_stored_as_much_as_one_may_begins_nothing_more(self, store: Store) -> None:
         made = await store.create_job(dataclasses.replace(records.job(), kind="render"))
         running = await store.claim_job(made.id, lease_until=now() + SOON)
         await store.update_job(dataclasses.replace(running, status="succeeded", stored_bytes=900))
-        room = RenderRoom(stored_bytes=1000)
-        await store.create_job(dataclasses.replace(records.job(), kind="render"), room=room)
+        quota = RenderQuota(stored_bytes=1000)
+        await store.create_job(dataclasses.replace(records.job(), kind="render"), quota=quota)
         asset = dataclasses.replace(records.asset(), size_bytes=100)
         await store.add_asset(asset)
         with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
-            await store.create_job(dataclasses.replace(records.job(), kind="render"), room=room)
+            await store.create_job(dataclasses.replace(records.job(), kind="render"), quota=quota)
         with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
-            await store.create_session(records.state(), key="full", body={}, room=SessionRoom(stored_bytes=1000))
-        assert await store.list_sessions("ann") == [] and await store.create_job(made, room=room)
-        await store.create_session(records.state("bob"), key="other", body={}, room=SessionRoom(stored_bytes=1000))
+            await store.create_session(records.state(), key="full", body={}, quota=SessionQuota(stored_bytes=1000))
+        assert await store.list_sessions("ann") == [] and await store.create_job(made, quota=quota)
+        await store.create_session(records.state("bob"), key="other", body={}, quota=SessionQuota(stored_bytes=1000))
         await store.delete_job(made.id, user_id="ann")
-        await store.create_session(records.state(), key="full", body={}, room=SessionRoom(stored_bytes=1000))
+        await store.create_session(records.state(), key="full", body={}, quota=SessionQuota(stored_bytes=1000))
 
     async def test_a_user_has_so_many_sessions_awake_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]
 
         async def make(index: int) -> SessionRecord:
-            state, room = records.state(owes="analyze"), SessionRoom(awake=3)
-            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, room=room))[0]
+            state, quota = records.state(owes="analyze"), SessionQuota(awake=3)
+            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, quota=quota))[0]
 
         made = await asyncio.gather(*(make(index) for index in range(6)), return_exceptions=True)
         awake = [each for each in made if not isinstance(each, BaseException)]
         assert len(awake) == 3 and all(isinstance(each, LimitReached) for each in made if each not in awake)
-        assert (await stores[0].room_taken("ann")).awake == 3 and (await stores[0].room_taken("bob")).awake == 0
+        assert (await stores[0].quota_used("ann")).awake == 3 and (await stores[0].quota_used("bob")).awake == 0
         there, fresh = await stores[0].create_session(
-            awake[0].state, key=f"k{made.index(awake[0])}", body={}, room=SessionRoom(awake=1)
+            awake[0].state, key=f"k{made.index(awake[0])}", body={}, quota=SessionQuota(awake=1)
         )
         assert not fresh and there.id == awake[0].id
         await stores[0].close_session(awake[0].id, user_id="ann")
         asleep = await new_session(stores[0])
         held = await active_session(stores[0])
-        assert (await stores[1].room_taken("ann")).awake == 3 and asleep.id != held.id
+        assert (await stores[1].quota_used("ann")).awake == 3 and asleep.id != held.id
         await stores[0].release(held.id, held.epoch)
-        assert (await stores[1].room_taken("ann")).awake == 2
+        assert (await stores[1].quota_used("ann")).awake == 2
 
     @pytest.mark.quick
     async def test_a_user_has_so_many_sessions_and_no_more(self, connect: Connect) -> None:
-        stores, room = [await connect(), await connect()], SessionRoom(sessions=3)
+        stores, quota = [await connect(), await connect()], SessionQuota(sessions=3)
 
         async def make(index: int, user: str = "ann", *, more: int = 0) -> SessionRecord:
-            wanted = dataclasses.replace(room, more=more)
+            wanted = dataclasses.replace(quota, more=more)
             state = records.state(user)
-            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, room=wanted))[0]
+            return (await stores[index % 2].create_session(state, key=f"k{index}", body={}, quota=wanted))[0]
 
         async def fork(index: int, of: SessionRecord) -> SessionRecord:
             def plan(past: Past) -> ForkedSession:
-                return dataclasses.replace(forked(past), room=room)
+                return dataclasses.replace(forked(past), quota=quota)
 
             asked = {"user_id": "ann", "point": None, "key": f"f{index}", "body": {}, "plan": plan}
             return (await stores[index % 2].fork(of.id, **asked))[0]
@@ -270,7 +274,7 @@ class ShareConformance:
         assert len(await stores[0].list_sessions("ann")) == 3, "nothing is left of what was refused"
         assert (await make(0)).id == first.id, "a repeat is no other"
         await make(0, "bob")
-        taken = await stores[0].room_taken("ann")
+        taken = await stores[0].quota_used("ann")
         assert (taken.sessions, taken.awake, taken.stored_bytes) == (3, 0, 0)
         await stores[0].close_session(first.id, user_id="ann")
         with pytest.raises(LimitReached):
@@ -282,13 +286,13 @@ class ShareConformance:
         asleep = [await new_session(stores[0]) for _ in range(6)]
 
         async def wake(index: int) -> None:
-            await stores[index % 2].keep_place(asleep[index].id, user_id="ann", most=3, until=until)
+            await stores[index % 2].admit_session(asleep[index].id, user_id="ann", most=3, until=until)
 
         woken = await asyncio.gather(*(wake(index) for index in range(6)), return_exceptions=True)
         assert sum(isinstance(each, LimitReached) for each in woken) == 3 and woken.count(None) == 3
-        assert (await stores[0].room_taken("ann")).awake == 3
+        assert (await stores[0].quota_used("ann")).awake == 3
         again = woken.index(None)
-        await stores[0].keep_place(asleep[again].id, user_id="ann", most=1, until=until)  # it has its place
+        await stores[0].admit_session(asleep[again].id, user_id="ann", most=1, until=until)  # it has its place
         for index, each in enumerate(woken):
             if each is not None:  # nothing is left of what was refused
                 assert (await stores[1].get_session(asleep[index].id)).lease_until is None
@@ -297,7 +301,7 @@ class ShareConformance:
         await wake(next(index for index, each in enumerate(woken) if each is not None))
         for session_id, user in ((asleep[0].id, "bob"), ("ses_nowhere", "ann")):
             with pytest.raises(NotFound):
-                await stores[0].keep_place(session_id, user_id=user, most=9, until=until)
+                await stores[0].admit_session(session_id, user_id=user, most=9, until=until)
 
     async def test_a_user_keeps_so_many_assets_and_bytes_and_no_more(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]

@@ -12,7 +12,7 @@ from koda_ray.studio.offline.answer import apply_answer
 from koda_ray.studio.offline.brief import Brief
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.feedback import apply_feedback
-from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.charting import Figures
 from koda_ray.studio.offline.understand import Said, understand
 from koda_ray.types import Answered
@@ -69,7 +69,7 @@ def test_the_pace_leaves_the_length_alone() -> None:
 
 def test_new_figures_keep_the_labels() -> None:
     changed = after("use 5, 6, 7", "bar chart A 1, B 2, C 3")
-    assert [(d.label, d.value) for d in own(changed, Figures).data] == [("A", 5), ("B", 6), ("C", 7)]
+    assert [(d.label, d.value) for d in own_brief(changed, Figures).data] == [("A", 5), ("B", 6), ("C", 7)]
 
 
 def test_an_unknown_request_composes_anew_and_says_nothing_was_understood() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.studio.offline import make_plan, parse_brief
-from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.card import Offer
 from koda_ray.studio.offline.subjects.charting import Figures
 from koda_ray.studio.offline.subjects.countdown import Count, pace_of
@@ -159,42 +159,42 @@ def test_the_format_follows_the_platform_and_not_a_word_that_looks_like_one(prom
     ],
 )
 def test_figures_and_labels_are_read(prompt: str, values: list[float], labels: list[str]) -> None:
-    data = own(parse_brief(prompt), Figures).data
+    data = own_brief(parse_brief(prompt), Figures).data
     assert [d.value for d in data] == values
     assert [d.label for d in data] == labels
 
 
 def test_a_chart_without_figures_says_that_its_values_are_samples() -> None:
     brief = parse_brief("bar chart of our sales")
-    assert own(brief, Figures).sample
+    assert own_brief(brief, Figures).sample
     assert any("sample" in note for note in brief.notes)
 
 
 def test_what_does_not_fit_is_left_out_and_said() -> None:
     many = parse_brief("bar chart of " + ", ".join(str(n) for n in range(1, 40)))
-    assert len(own(many, Figures).data) == 12
+    assert len(own_brief(many, Figures).data) == 12
     assert any("27 further figures" in note for note in many.notes)
     crowd = parse_brief("100000 balls")
     assert crowd.count == 9
     assert any("100000" in note for note in crowd.notes)
     assert parse_brief("0 balls").count is None
     negative = parse_brief("pie chart: A 10, B -5, C 20")
-    assert [d.value for d in own(negative, Figures).data] == [10, 20]
-    assert own(parse_brief("bar chart of 99999999999999999, 3, 4"), Figures).data[0].value == 3
+    assert [d.value for d in own_brief(negative, Figures).data] == [10, 20]
+    assert own_brief(parse_brief("bar chart of 99999999999999999, 3, 4"), Figures).data[0].value == 3
 
 
 def test_names_prices_texts_and_steps_are_found() -> None:
     card = parse_brief("product card for Aurora Headphones, $199")
-    assert (card.heading, own(card, Offer).price) == ("Aurora Headphones", "$199")
+    assert (card.heading, own_brief(card, Offer).price) == ("Aurora Headphones", "$199")
     assert parse_brief("smooth minimal logo reveal for Acme, 6 seconds").heading == "Acme"
     assert parse_brief("the Globex logo, playful").heading == "Globex"
     assert parse_brief("title 'It's late', cinematic").heading == "It's late"
     assert parse_brief("title “Eins” with subtitle “Zwei”").texts == ("Zwei",)
     tall = parse_brief("TikTok: steps: Plan, Build, Launch, playful")
-    assert own(tall, Listed).steps == ("Plan", "Build", "Launch")
-    roadmap = own(parse_brief("the quarterly roadmap in three steps"), Listed)
+    assert own_brief(tall, Listed).steps == ("Plan", "Build", "Launch")
+    roadmap = own_brief(parse_brief("the quarterly roadmap in three steps"), Listed)
     assert (len(roadmap.steps), roadmap.kickers) == (3, ("Q1", "Q2", "Q3"))
-    assert own(parse_brief("a list in 5 steps"), Listed).steps[0] == "Discover"
+    assert own_brief(parse_brief("a list in 5 steps"), Listed).steps[0] == "Discover"
 
 
 def test_colours_count_direction_and_speed_are_found() -> None:
@@ -241,15 +241,15 @@ def test_a_prompt_of_20_000_characters_is_shown_in_its_telling_sentences() -> No
     prompt = ("The machine draws circles. People watch the machine draw. Rain falls on the town. " * 400)[:20_000]
     brief = parse_brief(prompt)
     assert brief.subject == "kinetic"
-    assert 1 <= len(own(brief, Phrases).words) <= 12
+    assert 1 <= len(own_brief(brief, Phrases).words) <= 12
     assert brief.duration_s <= 24
     assert any("longer" in note for note in brief.notes)
 
 
 def test_only_what_is_to_be_seen_becomes_words() -> None:
     good = parse_brief("Good design is invisible, smooth, 8 seconds, for TikTok")
-    assert own(good, Phrases).words == ("Good design is invisible",)
-    assert own(parse_brief("春の京都をめぐる静かな旅、滑らかに"), Phrases).words == ("春の京都をめぐる静かな旅",)
+    assert own_brief(good, Phrases).words == ("Good design is invisible",)
+    assert own_brief(parse_brief("春の京都をめぐる静かな旅、滑らかに"), Phrases).words == ("春の京都をめぐる静かな旅",)
 
 
 @settings(deadline=None)
@@ -258,7 +258,7 @@ def test_every_text_gives_a_brief_that_can_be_made(prompt: str, feedback: list[s
     brief = parse_brief(prompt, feedback=feedback)
     assert MIN_SCENE_S <= brief.duration_s <= MAX_DURATION_S
     assert brief == parse_brief(prompt, feedback=feedback)
-    assert brief.subject != "kinetic" or own(brief, Phrases).words
+    assert brief.subject != "kinetic" or own_brief(brief, Phrases).words
 
 
 def test_options_win_over_the_prompt() -> None:
@@ -286,7 +286,7 @@ def test_options_win_over_the_prompt() -> None:
 def test_a_count_that_does_not_run_by_the_second_says_so(prompt: str, start: int, said: str) -> None:
     brief = parse_brief(prompt)
     notes = make_plan(brief).notes
-    assert own(brief, Count).start == start
+    assert own_brief(brief, Count).start == start
     assert said in notes
     assert bool(notes) == bool(said)
 
@@ -300,7 +300,7 @@ def test_a_count_keeps_its_note_true_when_its_length_changes() -> None:
 @given(st.integers(1, 9999), st.integers(0, 9999), st.floats(1.5, 300))
 def test_every_count_begins_and_ends_on_its_numbers_within_the_film(start: int, stop: int, seconds: float) -> None:
     brief = parse_brief(f"count down from {start} to {stop}", options={"duration": seconds})
-    pace, count = pace_of(brief, brief.duration_s), own(brief, Count)
+    pace, count = pace_of(brief, brief.duration_s), own_brief(brief, Count)
     assert (pace.values[0], pace.values[-1]) == (count.start, count.stop)
     assert list(pace.values) == sorted(set(pace.values), reverse=True)
     assert 0.09 < pace.beat_s <= 1

@@ -9,7 +9,7 @@ from koda_ray.studio.offline.colour import mix
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.charting import Chart, Figures, any_chart, emphasise, grow, schedule, series
 
 __all__ = ["Bars"]
@@ -28,7 +28,7 @@ class Bars(Chart):
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = self.begin(brief, timing, palette, scene="BarChartScene")
-        data = own(brief, Figures).data
+        data = own_brief(brief, Figures).data
         start, step, one = schedule(film, len(data))
         most = max(d.value for d in data)
         several = (brief.style == "playful" and brief.accent is None) or len(brief.colours) > 1

@@ -14,7 +14,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import Subject, own
+from koda_ray.studio.offline.subject import Subject, own_brief
 from koda_ray.studio.offline.subjects.naming import named
 
 __all__ = ["Card", "Offer"]
@@ -44,7 +44,7 @@ class Card(Subject):
         return replace(named(brief, heard, otherwise=said("card.name")), own=Offer(price))
 
     def script(self, brief: Brief) -> Script:
-        price = own(brief, Offer).price
+        price = own_brief(brief, Offer).price
         facts = said("card.facts_and_price", price=price) if price else said("card.facts")
         return Script.told(self.name, heading=brief.heading, facts=facts)
 
@@ -60,7 +60,7 @@ class Card(Subject):
         )
         _turn(film)
         about = brief.heading + " " + brief.prompt[:200]
-        price = own(brief, Offer).price
+        price = own_brief(brief, Offer).price
         film.values = {
             "product": {
                 "name": brief.heading,

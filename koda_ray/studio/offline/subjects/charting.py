@@ -18,7 +18,7 @@ from koda_ray.studio.offline.language import alternatives, expression, figures, 
 from koda_ray.studio.offline.motion import elastic
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import Subject, own
+from koda_ray.studio.offline.subject import Subject, own_brief
 
 __all__ = ["Chart", "Figures", "any_chart", "emphasise", "grow", "schedule", "series"]
 
@@ -77,14 +77,14 @@ class Chart(Subject):
         data, _ = find_data(length.rest if length else text)
         if len(data) < 2:
             return None
-        before = own(brief, Figures)
+        before = own_brief(brief, Figures)
         kept = [d.label for d in before.data] if len(before.data) == len(data) and not before.sample else []
         if kept and not any(d.label for d in data):
             data = tuple(replace(d, label=label) for d, label in zip(data, kept, strict=True))
         return replace(brief, own=Figures(data)), said("chart.changed")
 
     def script(self, brief: Brief) -> Script:
-        values = ", ".join(f"{d.value:g}" for d in own(brief, Figures).data[:6])
+        values = ", ".join(f"{d.value:g}" for d in own_brief(brief, Figures).data[:6])
         return Script.told("chart", thing=said(f"thing.{self.name}"), values=values)
 
     def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str) -> Film:
@@ -97,7 +97,7 @@ class Chart(Subject):
         film.score.add("Chart", "reveal", [(0, 0.3), (opening * 0.9, 1, film.feel.move)])
         if brief.style == "cinematic":
             air(film, kind="dust", count=36, opacity=0.7)
-        note = said("chart.sample_note", language=brief.language) if own(brief, Figures).sample else None
+        note = said("chart.sample_note", language=brief.language) if own_brief(brief, Figures).sample else None
         film.values = {"heading": brief.heading, "note": note}
         return film
 

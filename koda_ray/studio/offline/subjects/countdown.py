@@ -18,7 +18,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import alternatives, expression, said
 from koda_ray.studio.offline.palette import Palette, ink_on
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import Subject, own, settle_duration
+from koda_ray.studio.offline.subject import Subject, own_brief, settle_duration
 
 __all__ = ["Count", "Countdown", "CountdownPace", "pace_of"]
 
@@ -79,7 +79,7 @@ class Countdown(Subject):
         return replace(super().fill(brief, heard), own=count)
 
     def seconds(self, brief: Brief) -> float:
-        numbers = _numbers(own(brief, Count))
+        numbers = _numbers(own_brief(brief, Count))
         if numbers <= _MOST_ONE_A_SECOND:
             return numbers / min(1.0, brief.speed) + _END_S
         return min(numbers, _MOST_SHOWN) * _QUICK_S + _END_S
@@ -98,7 +98,7 @@ class Countdown(Subject):
 
     def note(self, brief: Brief) -> str:
         """Say where a count does not go as one expects, a number a second from first to last."""
-        pace, count = pace_of(brief, brief.duration_s), own(brief, Count)
+        pace, count = pace_of(brief, brief.duration_s), own_brief(brief, Count)
         numbers, length, each = _numbers(count), brief.duration_s, pace.beat_s
         if pace.step > 1:
             return said(
@@ -111,7 +111,7 @@ class Countdown(Subject):
         return ""
 
     def script(self, brief: Brief) -> Script:
-        count = own(brief, Count)
+        count = own_brief(brief, Count)
         return Script.told(self.name, start=count.start, stop=count.stop)
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
@@ -184,7 +184,7 @@ def pace_of(brief: Brief, total_s: float) -> CountdownPace:
         brief: What is counted, and how fast things are to move.
         total_s: The film's length in seconds.
     """
-    count = own(brief, Count)
+    count = own_brief(brief, Count)
     numbers = _numbers(count)
     room = total_s - min(1.4, total_s * 0.18)
     most = max(2, min(_MOST_SHOWN, int(room / _LEAST_S + 1e-9)))

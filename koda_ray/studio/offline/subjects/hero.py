@@ -21,7 +21,7 @@ from koda_ray.studio.offline.language import expression, rows, said
 from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import Countable, Subject, own, subject_named
+from koda_ray.studio.offline.subject import Countable, Subject, own_brief, subject_named
 
 __all__ = ["Hero", "Traveller", "find_hero"]
 
@@ -80,12 +80,12 @@ class Hero(Subject):
         return replace(super().fill(brief, heard), own=find_hero(heard.bare) or Traveller())
 
     def palettes(self, brief: Brief) -> tuple[str, ...]:
-        if _is(own(brief, Traveller).look, "nightly"):
+        if _is(own_brief(brief, Traveller).look, "nightly"):
             return ("violet hour", "midnight gold", "midnight pop", "teal and amber")
         return ()
 
     def script(self, brief: Brief) -> Script:
-        hero = own(brief, Traveller)
+        hero = own_brief(brief, Traveller)
         thing = said(f"drawing.{hero.look}") if hero.look.isascii() else hero.look
         (entrance, entering), (passage, passing) = rows(f"journey.{hero.motion}")
         return Script.told(
@@ -97,7 +97,7 @@ class Hero(Subject):
         )
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
-        hero = own(brief, Traveller)
+        hero = own_brief(brief, Traveller)
         place = _place(hero)
         film = set_stage(
             brief,
@@ -169,7 +169,7 @@ def _place(hero: Traveller) -> str:
 
 def _move(film: Film, name: str, place: str, i: int, count: int) -> list[list[float]] | None:
     """Add the keys of a thing's way; return the trail that it leaves, where it does."""
-    hero = own(film.brief, Traveller)
+    hero = own_brief(film.brief, Traveller)
     x = 0.5 if count == 1 else 0.16 + 0.68 * i / (count - 1)
     if hero.motion == "cross":
         path = cross(film, name, place, i, count, 0.25 * i)
@@ -243,7 +243,7 @@ def _float(film: Film, name: str) -> None:
 
 
 def _sway(film: Film, name: str, place: str) -> None:
-    beat = (0.24 if own(film.brief, Traveller).look == "rocket" else 0.9) / film.brief.speed
+    beat = (0.24 if own_brief(film.brief, Traveller).look == "rocket" else 0.9) / film.brief.speed
     sway: list[tuple[float, float, str]] = []
     n = 0
     while n * beat <= film.timing.total and n < 400:
@@ -253,7 +253,7 @@ def _sway(film: Film, name: str, place: str) -> None:
 
 
 def _look(film: Film, name: str, place: str, i: int, count: int, way: list[list[float]] | None) -> dict[str, object]:
-    brief, palette, hero = film.brief, film.palette, own(film.brief, Traveller)
+    brief, palette, hero = film.brief, film.palette, own_brief(film.brief, Traveller)
     size = (430 if count == 1 else 300 if count < 4 else 210) * brief.scale
     if place in ("land", "sea"):
         size *= 0.86

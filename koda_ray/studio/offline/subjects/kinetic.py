@@ -14,7 +14,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import said
 from koda_ray.studio.offline.palette import Palette, ink_on
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import LAST, Subject, own, settle_duration
+from koda_ray.studio.offline.subject import LAST, Subject, own_brief, settle_duration
 from koda_ray.studio.offline.summary import phrases_of
 
 __all__ = ["Kinetic", "Phrases"]
@@ -52,7 +52,7 @@ class Kinetic(Subject):
         return replace(brief, own=Phrases(words), heading=heard.quotes[0] if heard.quotes else "")
 
     def seconds(self, brief: Brief) -> float:
-        words = own(brief, Phrases).words
+        words = own_brief(brief, Phrases).words
         letters = sum(len(phrase) for phrase in words)
         return max(5.0, min(24.0, 2.0 + 1.15 * len(words) + letters / 60))
 
@@ -60,7 +60,7 @@ class Kinetic(Subject):
         return settle_duration(replace(brief, own=Phrases(phrases_of(words)[0]))), said("kinetic.changed", words=words)
 
     def script(self, brief: Brief) -> Script:
-        words = own(brief, Phrases).words
+        words = own_brief(brief, Phrases).words
         return Script.told(self.name, first=said("kinetic.first", words=words[0]) if words else "")
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
@@ -71,7 +71,7 @@ class Kinetic(Subject):
             scene="WordsScene",
             ground=Ground(light=(0.4, 0.4)),
         )
-        phrases = own(brief, Phrases).words or (said("kinetic.empty"),)
+        phrases = own_brief(brief, Phrases).words or (said("kinetic.empty"),)
         starts = _starts(film, phrases)
         for i in range(len(phrases)):
             _turn(film, i, starts)

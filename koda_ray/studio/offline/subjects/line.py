@@ -9,7 +9,7 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import expression
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.charting import Chart, Figures, any_chart, emphasise, schedule
 
 __all__ = ["LineChart"]
@@ -28,7 +28,7 @@ class LineChart(Chart):
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = self.begin(brief, timing, palette, scene="LineChartScene")
-        data = own(brief, Figures).data
+        data = own_brief(brief, Figures).data
         start, step, one = schedule(film, len(data))
         end = start + step * (len(data) - 1) + one
         film.score.add("Chart", "draw", [(0, 0.02), (start, 0.02), (end, 1, film.feel.move)])

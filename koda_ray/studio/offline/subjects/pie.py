@@ -10,7 +10,7 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.subject import own
+from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.charting import Chart, Figures, emphasise, schedule, series
 
 __all__ = ["Pie"]
@@ -35,7 +35,7 @@ class Pie(Chart):
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = self.begin(brief, timing, palette, scene="PieChartScene")
-        data = own(brief, Figures).data
+        data = own_brief(brief, Figures).data
         start, step, one = schedule(film, len(data))
         colours = series(brief, palette, len(data))
         slices: list[dict[str, object]] = []

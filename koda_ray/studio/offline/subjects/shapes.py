@@ -13,7 +13,7 @@ from koda_ray.studio.offline.films.stage import Ground, caption, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import alternatives
 from koda_ray.studio.offline.palette import Palette
-from koda_ray.studio.offline.subject import Countable, Subject, own
+from koda_ray.studio.offline.subject import Countable, Subject, own_brief
 
 __all__ = ["Kinds", "Shapes"]
 
@@ -71,7 +71,7 @@ class Shapes(Subject):
 
 def _cast(brief: Brief) -> tuple[tuple[str, ...], int]:
     """Return the kinds of solids, and how many there are."""
-    named = own(brief, Kinds).named
+    named = own_brief(brief, Kinds).named
     if not named:
         count = brief.count or 5
         return tuple(_CAST[(brief.seed + i) % len(_CAST)] for i in range(min(count, len(_CAST)))), count

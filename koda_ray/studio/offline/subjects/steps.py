@@ -14,7 +14,7 @@ from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import alternatives, expression, rows, said
 from koda_ray.studio.offline.palette import Palette, ink_on
 from koda_ray.studio.offline.script import Script
-from koda_ray.studio.offline.subject import Subject, own, settle_duration
+from koda_ray.studio.offline.subject import Subject, own_brief, settle_duration
 
 __all__ = ["Listed", "Steps"]
 
@@ -65,11 +65,11 @@ class Steps(Subject):
         return replace(brief, own=Listed(steps, kickers), heading=heading or _topic(heard.bare), texts=quotes[1:])
 
     def seconds(self, brief: Brief) -> float:
-        return 1.0 + 1.6 * (2 + max(1, len(own(brief, Listed).steps)))
+        return 1.0 + 1.6 * (2 + max(1, len(own_brief(brief, Listed).steps)))
 
     def changed(self, brief: Brief, text: str) -> tuple[Brief, str] | None:
         steps, count, _ = _find_steps(text)
-        before = own(brief, Listed)
+        before = own_brief(brief, Listed)
         if steps:
             kickers = before.kickers if len(before.kickers) == len(steps) else ()
             return settle_duration(replace(brief, own=Listed(steps, kickers))), said("steps.changed", count=len(steps))
@@ -79,7 +79,7 @@ class Steps(Subject):
         return None
 
     def script(self, brief: Brief) -> Script:
-        steps = own(brief, Listed).steps or tuple(rows("steps.names")[0])
+        steps = own_brief(brief, Listed).steps or tuple(rows("steps.names")[0])
         heading = brief.heading or said("steps.heading")
         each = [
             Script.told(self.name, heading=heading, step=step, number=number, count=len(steps))
@@ -95,7 +95,7 @@ class Steps(Subject):
             scene="StepsScene",
             ground=Ground(motifs=("blobs", "dots") if brief.style == "playful" else ("plain",), light=(0.3, 0.25)),
         )
-        _walk(film, len(own(brief, Listed).steps))
+        _walk(film, len(own_brief(brief, Listed).steps))
         film.values = {
             "heading": brief.heading,
             "steps": _cards(film),
@@ -130,7 +130,7 @@ def _walk(film: Film, count: int) -> None:
 
 
 def _cards(film: Film) -> list[dict[str, object]]:
-    brief, palette, listed = film.brief, film.palette, own(film.brief, Listed)
+    brief, palette, listed = film.brief, film.palette, own_brief(film.brief, Listed)
     bright = [c for c in palette.colours if c != "#FFFFFF"] or list(palette.colours)
     cards: list[dict[str, object]] = []
     for i, label in enumerate(listed.steps):

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 from koda_ray.errors import KodaError, LimitReached
 from koda_ray.serve.rates import SAFE_METHODS, Rates
 
-__all__ = ["MAX_CHANGES_PER_MIN", "MAX_REQUESTS", "MAX_SOCKETS", "PreviewPlaces"]
+__all__ = ["MAX_CHANGES_PER_MIN", "MAX_REQUESTS", "MAX_SOCKETS", "PreviewQuota"]
 
 MAX_REQUESTS = 64
 """How many requests for previews of one user are under way at once."""
@@ -29,7 +29,7 @@ MAX_CHANGES_PER_MIN = 1_200
 _AGAIN_S = 1.0
 
 
-class PreviewPlaces:
+class PreviewQuota:
     """Counts each request and socket for the user whose preview it is, until it is over.
 
     Args:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from koda_ray.errors import InvalidInput, StorageError
 
-__all__ = ["check_place", "is_of_place", "not_written"]
+__all__ = ["check_destination", "is_of_destination", "not_written"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR,
            errno.ENAMETOOLONG)  # fmt: skip
 
 
-def check_place(folder: Path, *, what: str) -> None:
+def check_destination(folder: Path, *, what: str) -> None:
     """Refuse a folder that could not be made or written to.
 
     Args:
@@ -34,13 +34,13 @@ def check_place(folder: Path, *, what: str) -> None:
         raise InvalidInput(f"{what} cannot be written: {folder} takes no files; name another place")
 
 
-def is_of_place(error: OSError) -> bool:
+def is_of_destination(error: OSError) -> bool:
     """Whether an error is the place's, and not of what was read for it."""
     return error.errno in (*_FULL, *_CLOSED)
 
 
-def not_written(place: Path, error: OSError, *, way_out: str) -> StorageError:
+def not_written(destination: Path, error: OSError, *, way_out: str) -> StorageError:
     """Return the error that names a file or folder which could not be written."""
     if error.errno in _FULL:
-        return StorageError(f"{place} could not be written: the disk is full; {way_out}", code="DISK_FULL")
-    return StorageError(f"{place} could not be written: {error.strerror or error}; {way_out}")
+        return StorageError(f"{destination} could not be written: the disk is full; {way_out}", code="DISK_FULL")
+    return StorageError(f"{destination} could not be written: {error.strerror or error}; {way_out}")

@@ -1,8 +1,8 @@
 """Room in a machine's memory for what is read of projects, which all processes of the machine share.
 
 Each session is a process of its own, and each may read a gigabyte: one's bound says nothing of what many read at once.
-So whoever reads more than a little takes room first, in the order of asking, and gives it back when the bytes are let
-go of. It is held as locks of a file, so that it is free again when its holder is killed, however that happens. A little
+So whoever reads more than a little takes some of it first, in the order of asking, and gives it back when the bytes are
+let go of. It is held as locks of a file, so that it is free again when its holder is killed, however that happens. A little
 needs none: nobody waits for it behind others' large projects, and a machine has only so many sessions.
 
 A user has half of it at most, however many of their sessions read: what more they ask for waits among themselves, and
@@ -24,13 +24,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from pathlib import Path
 from typing import TypeVar
 
+from koda_ray.destinations import not_written
 from koda_ray.errors import QuotaExceeded, Unavailable
-from koda_ray.places import not_written
 
-__all__ = ["SMALL_BYTES", "ReadingRoom"]
+__all__ = ["SMALL_BYTES", "ReadingMemory"]
 
 SMALL_BYTES = 8 << 20
-"""What is read without room."""
+"""What is read without a reservation."""
 _UNIT_BYTES = 4 << 20
 _WAIT_S = 120.0
 _LOOK_S = 0.05
@@ -40,8 +40,8 @@ _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux; the last number is 0 for loc
 T = TypeVar("T")
 
 
-class ReadingRoom:
-    """The room of this machine, as one user has it.
+class ReadingMemory:
+    """The memory of this machine that is for reading, as one user has it.
 
     Args:
         folder: Where its locks lie: the same for all processes that share it, and nobody else's.
@@ -59,15 +59,15 @@ class ReadingRoom:
 
     @asynccontextmanager
     async def reading(self, read: Callable[[int], Awaitable[T]]) -> AsyncGenerator[T]:
-        """Read what nobody knows the size of, and hold room for it for as long as the block runs.
+        """Read what nobody knows the size of, and hold memory for it for as long as the block runs.
 
         Args:
             read: Reads so many bytes at most, or raises QuotaExceeded with ``sizeBytes``; then it is asked again, once
-                there is room for that.
+                there is memory for that.
 
         Raises:
-            QuotaExceeded: It has grown each time, or ``read`` would not read it whatever there is room for.
-            Unavailable: There was no room in time.
+            QuotaExceeded: It has grown each time, or ``read`` would not read it whatever memory there is.
+            Unavailable: There was no memory in time.
         """
         size = SMALL_BYTES
         try:
@@ -91,7 +91,7 @@ class ReadingRoom:
 
     @asynccontextmanager
     async def holding(self, size_bytes: int) -> AsyncGenerator[None]:
-        """Hold room for so many bytes for as long as the block runs; all that there is, for more than that.
+        """Hold memory for so many bytes for as long as the block runs; all that there is, for more than that.
 
         Raises:
             Unavailable: There was none in time.
@@ -139,21 +139,21 @@ class _Units:
             TimeoutError: There were none by then, a time of the monotonic clock.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        room = os.open(self._folder / "room", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        locks = os.open(self._folder / "room", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with self._queued() as is_first:
-                await self._take(room, units, is_first, deadline)
+                await self._take(locks, units, is_first, deadline)
         except BaseException:
-            os.close(room)
+            os.close(locks)
             raise
-        return room
+        return locks
 
-    async def _take(self, room: int, units: int, is_first: Callable[[], bool], deadline: float) -> None:
+    async def _take(self, locks: int, units: int, is_first: Callable[[], bool], deadline: float) -> None:
         held = set[int]()
         while True:
             if is_first():
                 for unit in range(self.count):
-                    if len(held) < units and unit not in held and _locked(room, unit):
+                    if len(held) < units and unit not in held and _locked(locks, unit):
                         held.add(unit)
                 if len(held) == units:
                     return
@@ -195,11 +195,11 @@ class _Units:
         return ""
 
 
-def _locked(room: int, unit: int) -> bool:
+def _locked(locks: int, unit: int) -> bool:
     """Lock one unit for this open file, where no other has it; what it has itself it is given again."""
     wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, unit, 1, 0)
     try:
-        fcntl.fcntl(room, fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(locks, fcntl.F_OFD_SETLK, wanted)
     except (BlockingIOError, PermissionError):
         return False
     return True

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.errors import QuotaExceeded, StorageError, Unavailable
-from koda_ray.sandbox.room import SMALL_BYTES, ReadingRoom
+from koda_ray.sandbox.reading_memory import SMALL_BYTES, ReadingMemory
 
 MB = 1 << 20
 TOTAL = 64 * MB
@@ -70,8 +70,8 @@ async def until(folder: Path, count: int) -> None:
 
 
 @pytest.fixture
-async def room(tmp_path: Path) -> AsyncIterator[ReadingRoom]:
-    yield ReadingRoom(tmp_path / "reading", total_bytes=TOTAL, user_id="ann", wait_s=0.3)
+async def memory(tmp_path: Path) -> AsyncIterator[ReadingMemory]:
+    yield ReadingMemory(tmp_path / "reading", total_bytes=TOTAL, user_id="ann", wait_s=0.3)
     assert places(tmp_path / "reading") == 0, "nobody's place is left"
 
 
@@ -158,7 +158,7 @@ async def test_what_a_killed_process_held_or_waited_for_is_free(tmp_path: Path, 
 
 
 async def test_who_finds_no_room_in_time_is_told_and_what_is_small_needs_none(
-    room: ReadingRoom, tmp_path: Path
+    memory: ReadingMemory, tmp_path: Path
 ) -> None:
     async def read(most: int) -> bytes:
         return bytes(min(most, SMALL_BYTES))
@@ -166,21 +166,21 @@ async def test_who_finds_no_room_in_time_is_told_and_what_is_small_needs_none(
     async with reader(tmp_path / "reading", TOTAL) as other:
         await other.says("held")
         with pytest.raises(Unavailable, match=r"no room .* 12 MB .*KODA_READING_MB") as raised:
-            async with room.holding(12 * MB):
+            async with memory.holding(12 * MB):
                 pass
         assert raised.value.retryable
-        async with room.reading(read) as found:
+        async with memory.reading(read) as found:
             assert len(found) == SMALL_BYTES
         await other.lets_go()
-    async with room.holding(10 * TOTAL):  # more than there is: all of it
+    async with memory.holding(10 * TOTAL):  # more than there is: all of it
         with pytest.raises(Unavailable):
-            async with room.holding(1):
+            async with memory.holding(1):
                 pass
-    async with room.holding(TOTAL):
+    async with memory.holding(TOTAL):
         pass
 
 
-async def test_what_is_read_is_asked_for_again_once_there_is_room_and_not_for_ever(room: ReadingRoom) -> None:
+async def test_what_is_read_is_asked_for_again_once_there_is_room_and_not_for_ever(memory: ReadingMemory) -> None:
     asked: list[int] = []
     sizes = iter((20 * MB, 24 * MB, 24 * MB))
 
@@ -190,7 +190,7 @@ async def test_what_is_read_is_asked_for_again_once_there_is_room_and_not_for_ev
             raise QuotaExceeded("larger", context={"sizeBytes": size})
         return size
 
-    async with room.reading(read) as found:
+    async with memory.reading(read) as found:
         assert found == 24 * MB
     assert asked == [SMALL_BYTES, 20 * MB, 24 * MB]
 
@@ -198,23 +198,23 @@ async def test_what_is_read_is_asked_for_again_once_there_is_room_and_not_for_ev
         raise QuotaExceeded("larger", context={"sizeBytes": most + 1})
 
     with pytest.raises(QuotaExceeded):
-        async with room.reading(grows):
+        async with memory.reading(grows):
             pass
 
     async def too_many(most: int) -> int:
         raise QuotaExceeded("the project has more than 50000 files")
 
     with pytest.raises(QuotaExceeded, match="50000"):
-        async with room.reading(too_many):
+        async with memory.reading(too_many):
             pass
 
     with pytest.raises(OSError, match="of the block"):
-        async with room.holding(MB):
+        async with memory.holding(MB):
             raise OSError("of the block")
 
 
 async def test_a_folder_that_takes_no_files_is_named_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     with pytest.raises(StorageError, match="SANDBOX_PATH"):
-        async with ReadingRoom(tmp_path / "note" / "reading", total_bytes=TOTAL, user_id="ann").holding(MB):
+        async with ReadingMemory(tmp_path / "note" / "reading", total_bytes=TOTAL, user_id="ann").holding(MB):
             pass

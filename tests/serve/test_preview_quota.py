@@ -22,8 +22,8 @@ from websockets.exceptions import InvalidStatus
 from koda_ray.client import KodaClient
 from koda_ray.sandbox.base import PREVIEW_BASE
 from koda_ray.serve.preview import create_preview_app
-from koda_ray.serve.preview_places import MAX_REQUESTS, MAX_SOCKETS
-from koda_ray.serve.preview_texts import replaced
+from koda_ray.serve.preview_quota import MAX_REQUESTS, MAX_SOCKETS
+from koda_ray.serve.preview_texts import with_replaced
 
 from .test_sessions import PROMPT
 from .world import serving, serving_on, world
@@ -39,7 +39,7 @@ def test_a_word_is_replaced_wherever_its_text_is_cut(parts: list[str], old: str,
             yield part.encode()
 
     async def whole() -> bytes:
-        return b"".join([part async for part in replaced(said(), old.encode(), new.encode())])
+        return b"".join([part async for part in with_replaced(said(), old.encode(), new.encode())])
 
     assert asyncio.run(whole()).decode() == "".join(parts).replace(old, new)
 
