@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words
+from koda_ray.actors.job_words import ProgressPace, chunk_of, progress_words, result_words, start_words, waiting_words
 from koda_ray.actors.spending import RenderMinutes
 from koda_ray.agent.purse import Purse
 from koda_ray.errors import Cancelled, KodaError
@@ -123,7 +123,7 @@ class JobOwner:
         Raises:
             BudgetExceeded: There is not so much left; nothing was written.
         """
-        began = self._event("render_start", start_words(self._spec))
+        began = _event(self._fence, "render_start", start_words(self._spec))
         await self._fence.write(JobChange(events=[began], charges=[self.minutes.begin()]))
 
     async def run(
@@ -158,7 +158,7 @@ class JobOwner:
                 result=done,
                 stored_bytes=sum(stored.size_bytes for stored in found),
                 progress={"percent": 100.0},
-                events=[self._event("render_complete", done)],
+                events=[_event(self._fence, "render_complete", done)],
                 charges=[self.minutes.end()],
             )
         )
@@ -179,8 +179,17 @@ class JobOwner:
     async def progress(self, progress: Progress) -> None:
         """Tell how far it is, now and then."""
         if self._begun and self._pace.is_due(progress):
-            data = progress_words(progress)
-            await self._fence.write(JobChange(progress=data, events=[self._event("render_progress", data)]))
+            await _tell(self._fence, progress_words(progress))
+
+    @staticmethod
+    async def tell_waiting(fence: JobFence, waited_s: float) -> None:
+        """Tell for how long a job has waited for a machine that has no owner yet, since nobody could plan it.
+
+        Args:
+            fence: Writes its row.
+            waited_s: For how long, in seconds.
+        """
+        await _tell(fence, waiting_words(waited_s))
 
     async def unit(self, unit: UnitResult) -> None:
         """Record and charge a unit that is stored.
@@ -208,8 +217,14 @@ class JobOwner:
         if found is not None and not all(unit.reused for unit in made):
             raise found.error()
 
-    def _event(self, type: EventType, data: dict[str, JsonValue]) -> NewEvent:
-        return NewEvent(type=type, data={"jobId": self._fence.row.id, **data})
+
+async def _tell(fence: JobFence, data: dict[str, JsonValue]) -> None:
+    """Say how far a job is, in its row and to whoever listens."""
+    await fence.write(JobChange(progress=data, events=[_event(fence, "render_progress", data)]))
+
+
+def _event(fence: JobFence, type: EventType, data: dict[str, JsonValue]) -> NewEvent:
+    return NewEvent(type=type, data={"jobId": fence.row.id, **data})
 
 
 def ended_by(error: KodaError, job_id: str, used: Sequence[ChargeEntry]) -> JobChange:

@@ -16,7 +16,6 @@ from typing import Self, cast
 from pydantic import JsonValue
 
 from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
-from koda_ray.actors.job_words import waiting_words
 from koda_ray.agent.purse import Purse
 from koda_ray.cancellation import end_all
 from koda_ray.errors import BudgetExceeded, Fenced, KodaError, NotFound, RenderError
@@ -203,7 +202,7 @@ class LeasedJob:
         await self.write(change)
 
     async def _plan_on_a_machine(self, row: JobRecord) -> RenderSpec:
-        """Plan the video; tell of it while that waits for a machine which can open the page."""
+        """Plan the video; have it told while that waits for a machine which can open the page."""
         telling = asyncio.create_task(self._tell_waiting())
         try:
             return await self._plan(row)
@@ -214,9 +213,7 @@ class LeasedJob:
         while True:
             await asyncio.sleep(_TELL_S)
             if (waited_s := self._parts.executor.slots.empty_s) is not None:
-                data = waiting_words(waited_s)
-                event = NewEvent(type="render_progress", data={"jobId": self.job_id, **data})
-                await self.write(JobChange(progress=data, events=[event]))
+                await JobOwner.tell_waiting(self, waited_s)
 
     async def _plan(self, row: JobRecord) -> RenderSpec:
         """Return the video as planned before, or plan it: what was decided once stays so through every crash."""

@@ -2,8 +2,8 @@
 
 Each session is a process of its own, and each may read a gigabyte: one's bound says nothing of what many read at once.
 So whoever reads more than a little takes some of it first, in the order of asking, and gives it back when the bytes are
-let go of. It is held as locks of a file, so that it is free again when its holder is killed, however that happens. A little
-needs none: nobody waits for it behind others' large projects, and a machine has only so many sessions.
+let go of. It is held as locks of a file, so that it is free again when its holder is killed, however that happens. A
+little needs none: nobody waits for it behind others' large projects, and a machine has only so many sessions.
 
 A user has half of it at most, however many of their sessions read: what more they ask for waits among themselves, and
 stands in nobody else's way until its turn among theirs has come. One project that needs more than half is read alone

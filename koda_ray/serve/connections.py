@@ -22,9 +22,11 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import OrderedDict
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 __all__ = [
     "HEAD_BYTES",
@@ -69,12 +71,21 @@ class BoundConnection(HttpToolsProtocol):
         super().__init_subclass__()
         cls._waiting = OrderedDict()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Let a client in, in place of whoever has waited longest where there is no other."""
-        super().connection_made(transport)
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
         self._in_head = self._came_through = self._is_too_much = False
         self._unheard_bytes = 0
         self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Let a client in, in place of whoever has waited longest where there is no other."""
+        super().connection_made(transport)
         if len(self.connections) > within_open_files(self.most_connections):
             if self._waiting:
                 self._waiting.popitem(last=False)[0].transport.abort()
