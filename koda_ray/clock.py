@@ -56,11 +56,6 @@ class CommonClock:
         return _BEGINNING + timedelta(microseconds=self.time_ns() // 1000)
 
     @property
-    def off_s(self) -> float:
-        """By how many seconds this machine's clock is ahead of the time; below 0 where it is behind."""
-        return (self._wall_ns() - self.time_ns()) / _NANO
-
-    @property
     def is_due(self) -> bool:
         """Whether the database is to be asked again."""
         return self._heard is None or self._count_ns() - self._heard[1] >= ASKED_EVERY_S * _NANO

@@ -28,6 +28,7 @@ __all__ = [
     "PACKAGE_REGISTRIES",
     "REPO_ROOT",
     "SANDBOX_IMAGE_FOLDER",
+    "SERVER_OWNED",
     "DatabaseSettings",
     "Settings",
     "data_dir",
@@ -43,6 +44,8 @@ DEFAULT_MODELS: dict[Vendor, str] = {
 }
 """What a provider is asked for where no model is named."""
 
+SERVER_OWNED = "KODA_SERVER_OWNED"
+"""Environment variable: the process id of the one that a server is started for, and that it must not outlive."""
 PACKAGE_REGISTRIES = (
     "registry.npmjs.org",
     "registry.yarnpkg.com",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from benchmarks.packages import install
 from koda_ray.config import Settings
-from koda_ray.render.bundle import Bundle, read_folder
+from koda_ray.render.bundle import Bundle
+from tests.built import read_folder
 
 __all__ = ["LIBRARY_SCENES", "SCENES", "bundle_of", "scene_source", "three_module"]
 

@@ -104,7 +104,7 @@ class AgentLoop:
 
     @property
     def breakpoint(self) -> Breakpoint:
-        """Where the loop stands."""
+        """Where the loop stands, for whoever has it in hand; others read it in the log, as ``breakpoint_change``."""
         return self._at
 
     def told(self, outcome: LoopOutcome) -> list[NewEvent]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from koda_ray.config import SERVER_OWNED
 from koda_ray.destinations import not_written
 from koda_ray.errors import KodaError
 from koda_ray.serve import runfile
@@ -26,8 +27,6 @@ from koda_ray.serve import runfile
 __all__ = ["MARK", "OwnServer", "ServerNotStarted", "running_url", "stop_running"]
 
 MARK = "KODA_SERVER_MARK"
-OWNED = "KODA_SERVER_OWNED"
-"""Set for a server that must not outlive its parent."""
 START_S = 120.0
 STOP_S = 45.0
 _LOG_LINES = 15
@@ -97,7 +96,7 @@ class OwnServer:
         if port is not None:
             environment["KODA_PORT"] = str(port)
         if not self._keep:
-            environment |= {OWNED: str(os.getpid())}
+            environment |= {SERVER_OWNED: str(os.getpid())}
             environment.setdefault("KODA_PORT", "0")
             environment.setdefault("KODA_PREVIEW_PORT", "0")
         with self.log.open("ab") as log:

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 from pydantic import SecretStr
 
 from koda_ray.agent.named_hooks import NamedHooks
-from koda_ray.config import Settings
+from koda_ray.config import SERVER_OWNED, Settings
 from koda_ray.doctor.finding import Examination, Finding
 from koda_ray.errors import KodaError
 from koda_ray.llm.registry import missing_extras
@@ -29,6 +29,7 @@ _PLACES = "Places"
 # Read by the launcher, the client, a running server and the tests; not part of Settings.
 _OTHERS = frozenset(
     {
+        SERVER_OWNED,
         "KODA_API_KEY",
         "KODA_BASE",
         "KODA_COMMAND",
@@ -45,7 +46,6 @@ _OTHERS = frozenset(
         "KODA_SANDBOX_PROCESS",
         "KODA_SERVER",
         "KODA_SERVER_MARK",
-        "KODA_SERVER_OWNED",
         "KODA_SKIP_SYSTEM",
         "KODA_TEMPLATE",
         "KODA_TEST_REQUIRE",

@@ -34,7 +34,6 @@ __all__ = [
     "bundle_contents",
     "keep_bundle",
     "load_bundle",
-    "read_folder",
     "store_bundle",
     "stored_bundle",
 ]
@@ -209,26 +208,6 @@ def _check_path(path: str) -> None:
         raise InvalidPath(f"bundle path {path[:200]!r} must be relative, with forward slashes and without '..'")
     if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES:
         raise InvalidPath(f"bundle path {path[:80]!r}... is longer than {MAX_PATH_BYTES} bytes")
-
-
-def read_folder(root: Path) -> Bundle:
-    """Read a built page from a folder (a ``dist/``); links are not followed.
-
-    Raises:
-        InvalidInput: The folder has no index.html, or is over a limit.
-    """
-    files: dict[str, bytes] = {}
-    left = MAX_BUNDLE_BYTES
-    for path in sorted(root.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        left -= path.stat().st_size
-        if left < 0 or len(files) >= MAX_FILES:
-            raise InvalidInput(f"{root} is over {MAX_FILES} files or {MAX_BUNDLE_BYTES} bytes: not a built page")
-        files[path.relative_to(root).as_posix()] = path.read_bytes()
-    if "index.html" not in files:
-        raise InvalidInput(f"{root} has no index.html: give the folder of a built page, such as dist/")
-    return Bundle(files)
 
 
 async def store_bundle(storage: Storage, user_id: str, bundle: Bundle, *, hold: HoldObjects | None = None) -> str:

@@ -32,7 +32,7 @@ from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.cancellation import end_all
-from koda_ray.config import REPO_ROOT, Settings, env_file
+from koda_ray.config import REPO_ROOT, SERVER_OWNED, Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.memory import usual_browsers
@@ -78,8 +78,6 @@ _WORKER_NICE = 5
 """Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
 _IDLE_WORKER_MS = 20_000
 """How long Ray keeps a task's process for the next task: one that it starts takes a second to load what it needs."""
-OWNED = "KODA_SERVER_OWNED"
-"""Environment variable: the process id of the one that this server was started for."""
 _PR_SET_PDEATHSIG = 1
 _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 # Ray's own types for these are incomplete
@@ -410,7 +408,7 @@ def main(settings: Settings) -> int:
 
 def _end_with_parent() -> None:
     """Have a server that the CLI started for one job end when the CLI does, however that ends. Source: prctl(2)."""
-    parent = os.environ.pop(OWNED, None)
+    parent = os.environ.pop(SERVER_OWNED, None)
     if parent is not None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != int(parent):  # it ended before we could ask for that

@@ -19,13 +19,14 @@ from koda_ray.actors.janitor_host import JANITOR, keep_janitor
 from koda_ray.actors.leased_job import OVER, row_spec
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
-from koda_ray.render.bundle import read_folder, store_bundle
+from koda_ray.render.bundle import store_bundle
 from koda_ray.render.options import JobOptions
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
+from tests.built import read_folder
 from tests.state import records
 
 USER = "ann"

@@ -16,11 +16,12 @@ import pytest_asyncio
 
 from koda_ray.render import page
 from koda_ray.render.browser import Browser
-from koda_ray.render.bundle import Bundle, read_folder, store_bundle
+from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
+from tests.built import read_folder
 
 FULL = Path("/usr/lib/chromium/chromium")
 PAGES = Path(__file__).parent / "pages"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
-from koda_ray.render.bundle import Bundle, load_bundle, read_folder, store_bundle
+from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
+from tests.built import read_folder
 
 
 def test_the_hash_and_bytes_depend_on_the_files_alone(tmp_path: Path) -> None:
@@ -63,19 +64,6 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_a_zip_is_refused() -> None:
     with pytest.raises(InvalidInput, match="zip"):
         Bundle.unpack(b"not a zip")
-
-
-def test_a_folder_without_a_page_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"index\.html"):
-        read_folder(tmp_path)
-
-
-def test_links_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("s")
-    (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "index.html").write_text("")
-    (tmp_path / "dist" / "link").symlink_to(tmp_path / "secret")
-    assert set(read_folder(tmp_path / "dist").files) == {"index.html"}
 
 
 def test_scripts_are_served_as_scripts_on_every_machine() -> None:

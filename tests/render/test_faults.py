@@ -17,7 +17,6 @@ import pytest
 from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, StorageError
 from koda_ray.render import isolation, page, programs
 from koda_ray.render.browser import Browser
-from koda_ray.render.bundle import read_folder
 from koda_ray.render.cdp import BrowserConnection
 from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.environment import read_environment
@@ -29,6 +28,7 @@ from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, Pr
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
 from tests import disks
+from tests.built import read_folder
 from tests.render.conftest import FULL, PAGES, USER, processes_of, put_page, small, until
 from tests.render.test_encode import picture
 

@@ -16,8 +16,9 @@ from PIL import Image
 from koda_ray.errors import InvalidInput, PageError, PageNotReady
 from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
-from koda_ray.render.bundle import Bundle, read_folder
+from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import LoadedPage, PageSetup
+from tests.built import read_folder
 from tests.render.conftest import PAGES, loaded, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

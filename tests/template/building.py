@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from koda_ray.config import Settings
-from koda_ray.render.bundle import Bundle, read_folder
+from koda_ray.render.bundle import Bundle
+from tests.built import read_folder
 
 __all__ = ["TemplateBuilds", "make_project", "node", "write_project"]
 

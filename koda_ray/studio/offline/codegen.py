@@ -24,10 +24,15 @@ from koda_ray.studio.offline.subject import subject_of
 from koda_ray.studio.offline.understand import Course, Said, understand
 from koda_ray.types import Plan
 
-__all__ = ["answer_request", "film_of", "generate_files"]
+__all__ = ["answer_request", "course_of", "film_of", "generate_files", "plan_in"]
 
 
-def _plan_of(request: Mapping[str, object]) -> Plan | None:
+def plan_in(request: Mapping[str, object]) -> Plan | None:
+    """Return the plan that a code generator's request holds, if it holds one.
+
+    Raises:
+        ModelError: What it holds is none.
+    """
     raw = request.get("plan")
     if not isinstance(raw, dict):
         return None
@@ -37,7 +42,8 @@ def _plan_of(request: Mapping[str, object]) -> Plan | None:
         raise ModelError(f"The code generator's request holds a plan that is none: {error}") from error
 
 
-def _course(request: Mapping[str, object]) -> Course:
+def course_of(request: Mapping[str, object]) -> Course:
+    """Understand what a code generator's request tells of what the person wants."""
     return understand(
         Said(
             prompt=str(request.get("prompt") or ""),
@@ -50,7 +56,8 @@ def _course(request: Mapping[str, object]) -> Course:
     )
 
 
-def _film(course: Course, plan: Plan | None) -> Film:
+def film_of(course: Course, plan: Plan | None) -> Film:
+    """Make the film of what a person wants, by the plan where one is agreed."""
     brief = course.agreed(plan) if plan else course.brief
     scenes = (plan or make_plan(brief)).scenes
     timing = timing_of([scene.duration for scene in scenes], brief.duration_s)
@@ -59,16 +66,6 @@ def _film(course: Course, plan: Plan | None) -> Film:
     if subject.zoom is not None:
         film.zoom = round(max(0.5, min(subject.zoom, brief.scale)), 3)
     return film
-
-
-def film_of(request: Mapping[str, object]) -> Film:
-    """Make the film that a code generator request describes.
-
-    Raises:
-        ModelError: The request's plan is not a plan.
-    """
-    plan = _plan_of(request)
-    return _film(_course(request), plan)
 
 
 def generate_files(request: Mapping[str, object]) -> dict[str, str]:
@@ -85,9 +82,9 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     Raises:
         ModelError: The task or the plan is not one.
     """
-    plan = _plan_of(request)
-    course = _course(request)
-    film = _film(course, plan)
+    plan = plan_in(request)
+    course = course_of(request)
+    film = film_of(course, plan)
     task = request.get("task")
     have = given.mapping(request.get("files"))
     if task == "initial_setup":
@@ -105,7 +102,7 @@ def generate_files(request: Mapping[str, object]) -> dict[str, str]:
     files = film_files(film, until=None)
     changed = {path: text for path, text in files.items() if have.get(path) != text}
     if task == "modify_existing" and not request.get("errors"):
-        earlier = [film_files(_film(course.until(n), plan), until=None) for n in range(len(course.changes))]
+        earlier = [film_files(film_of(course.until(n), plan), until=None) for n in range(len(course.changes))]
         return {path: text for path, text in changed.items() if _ours(path, text, have, earlier)}
     return changed
 

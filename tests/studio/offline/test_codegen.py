@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from koda_ray.errors import ModelError
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
-from koda_ray.studio.offline.codegen import answer_request, film_of
+from koda_ray.studio.offline.codegen import answer_request, course_of, film_of, plan_in
 from koda_ray.studio.offline.colour import contrast, to_oklch
 from koda_ray.studio.offline.colouring import palette_for
+from koda_ray.studio.offline.film import Film
 from koda_ray.studio.offline.motion import EASINGS, Score
 from koda_ray.studio.offline.subjects.charting import series
 from koda_ray.types import MAX_TAKES
@@ -26,6 +27,10 @@ BALL = "Create a bouncing ball animation, playful"
 def request(prompt: str = BALL, task: str = "create_component", **more: Any) -> dict[str, Any]:
     plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
     return {"task": task, "prompt": prompt, "plan": plan, "feedback": [], "assets": [], "files": {}, **more}
+
+
+def filmed(request: dict[str, Any]) -> Film:
+    return film_of(course_of(request), plan_in(request))
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
@@ -208,17 +213,17 @@ def test_curves_that_were_agreed_with_the_plan_leave_the_style_alone() -> None:
     """The plan says "Playful & bouncy, smooth curves"; the code hears of the curves where they were asked for."""
     plan = make_plan(parse_brief(BALL, feedback=["faster but also smoother"])).model_dump(mode="json", by_alias=True)
     assert plan["style"] == "Playful & bouncy, smooth curves"
-    film = film_of(request(plan=plan, feedback=["faster but also smoother"], style=plan["style"]))
+    film = filmed(request(plan=plan, feedback=["faster but also smoother"], style=plan["style"]))
     assert (film.brief.style, film.brief.easing) == ("playful", "smooth")
 
 
 def test_a_change_of_the_height_alone_is_followed() -> None:
-    film = film_of(request("bouncing ball, square", feedback=["make it vertical"]))
+    film = filmed(request("bouncing ball, square", feedback=["make it vertical"]))
     assert (film.brief.width, film.brief.height) == (1080, 1920)
 
 
 def test_a_thing_that_climbs_stands_clear_of_the_film_bars_from_the_first_frame() -> None:
-    film = film_of(request("a rocket launching into space, cinematic"))
+    film = filmed(request("a rocket launching into space, cinematic"))
     half = film.values["heroes"][0]["size"] / 2 / film.brief.height  # type: ignore[index]
     heights = [key.v for key in film.score.tracks["Hero"]["y"]]
     assert film.framing.bars > 0
@@ -228,20 +233,20 @@ def test_a_thing_that_climbs_stands_clear_of_the_film_bars_from_the_first_frame(
 def test_settings_of_the_request_hold_at_every_step() -> None:
     options = {"duration": 7.0, "aspect": "9:16", "fps": 30}
     plan = make_plan(parse_brief(BALL, options=options)).model_dump(mode="json", by_alias=True)
-    film = film_of(request(plan=plan, options=options, feedback=["twice as long"], task="create_scene", scene=1))
+    film = filmed(request(plan=plan, options=options, feedback=["twice as long"], task="create_scene", scene=1))
     assert (film.timing.total, film.brief.width, film.brief.fps) == (14.0, 1080, 30)
 
 
 def test_longer_means_longer_scenes_and_the_pace_stays() -> None:
-    short = film_of(request())
-    long = film_of(request(feedback=["make it 10 seconds"]))
+    short = filmed(request())
+    long = filmed(request(feedback=["make it 10 seconds"]))
     assert long.timing.total == 10
     assert len(long.score.tracks["Ball"]["height"]) > len(short.score.tracks["Ball"]["height"]) + 4
 
 
 def test_arcs_are_parabolas() -> None:
     """Height against time of the keyframed ball is a parabola: constant second difference between two contacts."""
-    score = film_of(request()).score
+    score = filmed(request()).score
     contacts = [k.t for k in score.tracks["Ball"]["height"] if k.v == 0]
     first, second = contacts[0], contacts[1]
     step = (second - first) / 16
@@ -253,14 +258,14 @@ def test_arcs_are_parabolas() -> None:
 
 def test_twice_as_fast_halves_the_period_of_the_arcs() -> None:
     def period(feedback: list[str]) -> float:
-        contacts = [k.t for k in film_of(request(feedback=feedback)).score.tracks["Ball"]["height"] if k.v == 0]
+        contacts = [k.t for k in filmed(request(feedback=feedback)).score.tracks["Ball"]["height"] if k.v == 0]
         return contacts[1] - contacts[0]
 
     assert period(["twice as fast"]) == pytest.approx(period([]) / 2, rel=0.001)
 
 
 def test_a_fast_count_is_never_empty_and_does_not_flash() -> None:
-    film = film_of(request("countdown from 100"))
+    film = filmed(request("countdown from 100"))
     count = cast("dict[str, Any]", film.values["countdown"])["numbers"]
     assert [number["text"] for number in count] == [str(n) for n in range(100, 0, -1)]
     assert {number["ground"] for number in count} == {None}, "a ground that changes five times a second flashes"
