@@ -126,10 +126,7 @@ _WIDE = {
 """Functions that take more than six things, and why; ``self`` and ``**options`` are not counted."""
 _LONG = {
     "koda_ray.actors.session.Session.__init__": "makes all parts of a session, whole, in one place",
-    "koda_ray.agent.subagent_tools.subagent_tools": "tools of one agent, which share what they close over",
-    "koda_ray.render.join.join_video": "what of a join runs beside what is seen at once",
     "koda_ray.seccomp.filter_program": "one program, instruction by instruction",
-    "koda_ray.serve.api.create_app": "puts the application together, in order",
 }
 """Functions of more than a page beside their docstring, and why."""
 

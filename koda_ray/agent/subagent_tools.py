@@ -66,109 +66,7 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
         agent: The agent's id.
         depth: 0 for the one that a person talks to; how deep it is itself otherwise.
     """
-    delegation = crew.delegation
-    deeper = depth + 1 < delegation.depth
-
-    async def spawn(given: Any, call: ToolCall) -> ToolOutcome:
-        await crew.load()
-        id = f"sub_{call.id.partition('_')[2]}"  # the call's own: however often it is tried, it is one subagent
-        unfinished = sum(each.status == "running" for each in crew.known.values())
-        if unfinished >= delegation.unfinished:
-            return _limit(f"{unfinished} subagents are unfinished, and no more may be: wait for one with "
-                          "subagent_result, or cancel one", retryable=True)  # fmt: skip
-        if (spawned := await crew.spawned()) >= delegation.total:
-            return _limit(f"{spawned} subagents were spawned for this request, and no more may be: do the rest "
-                          "yourself, or tell the person what is left", retryable=False)  # fmt: skip
-        subagent = Subagent(
-            id=id,
-            parent=agent,
-            name=given.name,
-            task=given.task,
-            tools=tuple(given.tools),
-            model=given.model or crew.delegation.models[0],
-            depth=depth + 1,
-            delegates=deeper and given.may_delegate,
-            place=len(crew.known),
-            created_at=now(),
-        )
-        message = MessageRecord(
-            id=new_id("msg"),
-            session_id=crew.session_id,
-            user_id=crew.user_id,
-            agent=id,
-            position=1,
-            role="user",
-            content=[{"type": "text", "text": given.task}],
-            created_at=subagent.created_at,
-        )
-        data: dict[str, JsonValue] = {
-            "subagentId": id,
-            "name": given.name,
-            "parent": agent,
-            "depth": depth + 1,
-            "model": subagent.model,
-            "tools": list(subagent.tools),
-        }
-        event = NewEvent(type="subagent_start", data=data, cause_id=call.id)
-        batch = Batch(beads=[crew.row(subagent)], messages=[message], events=[event])
-        return ToolOutcome.json(_shown(subagent), batch=batch)
-
-    async def status(given: _StatusInput, call: ToolCall) -> ToolOutcome:
-        await crew.load()
-        if given.subagent_id is None:
-            return ToolOutcome.json({"subagents": [await _about(each) for each in crew.of(agent)]})
-        found = _own(given.subagent_id)
-        return found if isinstance(found, ToolOutcome) else ToolOutcome.json(await _about(found))
-
-    async def result(given: _ResultInput, call: ToolCall) -> ToolOutcome:
-        await crew.load()
-        found = _own(given.subagent_id)
-        if isinstance(found, ToolOutcome):
-            return found
-        try:
-            async with asyncio.timeout(given.wait_s):
-                while crew.known[found.id].status == "running" and crew.waits_for(found.id) is None:
-                    await crew.news()
-        except TimeoutError:
-            pass  # what is known now is the answer
-        found = crew.known[found.id]
-        if found.status == "running":
-            about = await _about(found)
-            if given.wait_s >= _A_WAIT_S:  # time counts as news only for who has let some pass
-                about["running_s"] = round((now() - found.created_at).total_seconds())
-            return ToolOutcome.json(about)
-        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
-        return ToolOutcome.json(said, batch=None if found.told else Batch(beads=[crew.row(found, told=True)]))
-
-    async def cancel(given: _CancelInput, call: ToolCall) -> ToolOutcome:
-        await crew.load()
-        found = _own(given.subagent_id)
-        if isinstance(found, ToolOutcome):
-            return found
-        await crew.cancel(found.id, given.reason)
-        found = crew.known[found.id]
-        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
-        return ToolOutcome.json(said, batch=Batch(beads=[crew.row(found, told=True)]))
-
-    def _own(subagent_id: str) -> Subagent | ToolOutcome:
-        mine = {each.id: each for each in crew.of(agent)}
-        if subagent_id in mine:
-            return mine[subagent_id]
-        known = ", ".join(mine) or "none"
-        return ToolOutcome.failure(
-            "NOT_FOUND", f"You have no subagent {subagent_id[:_SHOWN_CHARS]!r}; yours: {known}.", retryable=True
-        )
-
-    async def _about(subagent: Subagent) -> dict[str, JsonValue]:
-        """Say how one does. There is no clock in it: asked again and again it says the same until something moves."""
-        said = _shown(subagent)
-        if crew.waits_for(subagent.id) is not None:
-            said["status"] = "waiting"
-            said["note"] = "It waits for a person, who has been asked. End your turn: you hear of it when it is over."
-        elif subagent.status == "running":
-            said["answers"] = sum(each.role == "assistant" for each in await crew.messages(subagent.id))
-        return said
-
+    own = _OwnSubagents(crew, agent, depth)
     return [
         Tool(
             name="subagent_spawn",
@@ -176,9 +74,9 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             "tools that you name. Good for work that is independent of yours, or that would fill your own memory. "
             "Several can work at the same time. Get what it found with subagent_result; you are also told when your "
             "turn ends.",
-            input_model=_spawn_input(crew, deeper=deeper),
+            input_model=_spawn_input(crew, deeper=own.deeper),
             effect="idempotent",
-            run=spawn,
+            run=own.spawn,
             guarded=False,  # what they do is looked at call by call
             changes=lambda given: crew.may_change(given.get("tools"), delegates=given.get("may_delegate") is True),
         ),
@@ -188,14 +86,14 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             "had. To wait for one, use subagent_result.",
             input_model=_StatusInput,
             effect="pure",
-            run=status,
+            run=own.status,
         ),
         Tool(
             name="subagent_result",
             description="Wait for a subagent to end and read its result. Calls for several wait at the same time.",
             input_model=_ResultInput,
             effect="pure",
-            run=result,
+            run=own.result,
             timeout_s=MAX_WAIT_S + 30,
         ),
         Tool(
@@ -203,11 +101,134 @@ def subagent_tools(crew: Subagents, agent: str, depth: int) -> list[Tool]:
             description="End a subagent whose work is no longer needed, and all that it has spawned.",
             input_model=_CancelInput,
             effect="idempotent",
-            run=cancel,
+            run=own.cancel,
             guarded=False,
             changes=lambda _: False,
         ),
     ]
+
+
+class _OwnSubagents:
+    """What one agent may do with the subagents that it has spawned.
+
+    Args:
+        crew: All subagents of the session.
+        agent: The agent's id.
+        depth: How deep it is itself.
+
+    Attributes:
+        deeper: Whether its subagents may have some of their own.
+    """
+
+    def __init__(self, crew: Subagents, agent: str, depth: int) -> None:
+        self._crew = crew
+        self._agent = agent
+        self._depth = depth
+        self.deeper = depth + 1 < crew.delegation.depth
+
+    async def spawn(self, given: Any, call: ToolCall) -> ToolOutcome:
+        """Write down a subagent, with its task; whoever has the session begins it."""
+        await self._crew.load()
+        id = f"sub_{call.id.partition('_')[2]}"  # the call's own: however often it is tried, it is one subagent
+        unfinished = sum(each.status == "running" for each in self._crew.known.values())
+        if unfinished >= self._crew.delegation.unfinished:
+            return _limit(f"{unfinished} subagents are unfinished, and no more may be: wait for one with "
+                          "subagent_result, or cancel one", retryable=True)  # fmt: skip
+        if (spawned := await self._crew.spawned()) >= self._crew.delegation.total:
+            return _limit(f"{spawned} subagents were spawned for this request, and no more may be: do the rest "
+                          "yourself, or tell the person what is left", retryable=False)  # fmt: skip
+        subagent = Subagent(
+            id=id,
+            parent=self._agent,
+            name=given.name,
+            task=given.task,
+            tools=tuple(given.tools),
+            model=given.model or self._crew.delegation.models[0],
+            depth=self._depth + 1,
+            delegates=self.deeper and given.may_delegate,
+            place=len(self._crew.known),
+            created_at=now(),
+        )
+        message = MessageRecord(
+            id=new_id("msg"),
+            session_id=self._crew.session_id,
+            user_id=self._crew.user_id,
+            agent=id,
+            position=1,
+            role="user",
+            content=[{"type": "text", "text": given.task}],
+            created_at=subagent.created_at,
+        )
+        data: dict[str, JsonValue] = {
+            "subagentId": id,
+            "name": given.name,
+            "parent": self._agent,
+            "depth": self._depth + 1,
+            "model": subagent.model,
+            "tools": list(subagent.tools),
+        }
+        event = NewEvent(type="subagent_start", data=data, cause_id=call.id)
+        batch = Batch(beads=[self._crew.row(subagent)], messages=[message], events=[event])
+        return ToolOutcome.json(_shown(subagent), batch=batch)
+
+    async def status(self, given: _StatusInput, call: ToolCall) -> ToolOutcome:
+        """Say how one does, or all."""
+        await self._crew.load()
+        if given.subagent_id is None:
+            return ToolOutcome.json({"subagents": [await self._about(each) for each in self._crew.of(self._agent)]})
+        found = self._own(given.subagent_id)
+        return found if isinstance(found, ToolOutcome) else ToolOutcome.json(await self._about(found))
+
+    async def result(self, given: _ResultInput, call: ToolCall) -> ToolOutcome:
+        """Wait for one to end, and say what came of it."""
+        await self._crew.load()
+        found = self._own(given.subagent_id)
+        if isinstance(found, ToolOutcome):
+            return found
+        try:
+            async with asyncio.timeout(given.wait_s):
+                while self._crew.known[found.id].status == "running" and self._crew.waits_for(found.id) is None:
+                    await self._crew.news()
+        except TimeoutError:
+            pass  # what is known now is the answer
+        found = self._crew.known[found.id]
+        if found.status == "running":
+            about = await self._about(found)
+            if given.wait_s >= _A_WAIT_S:  # time counts as news only for who has let some pass
+                about["running_s"] = round((now() - found.created_at).total_seconds())
+            return ToolOutcome.json(about)
+        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
+        return ToolOutcome.json(said, batch=None if found.told else Batch(beads=[self._crew.row(found, told=True)]))
+
+    async def cancel(self, given: _CancelInput, call: ToolCall) -> ToolOutcome:
+        """End one."""
+        await self._crew.load()
+        found = self._own(given.subagent_id)
+        if isinstance(found, ToolOutcome):
+            return found
+        await self._crew.cancel(found.id, given.reason)
+        found = self._crew.known[found.id]
+        said: dict[str, JsonValue] = {**_shown(found), "result": found.result}
+        return ToolOutcome.json(said, batch=Batch(beads=[self._crew.row(found, told=True)]))
+
+    def _own(self, subagent_id: str) -> Subagent | ToolOutcome:
+        mine = {each.id: each for each in self._crew.of(self._agent)}
+        if subagent_id in mine:
+            return mine[subagent_id]
+        known = ", ".join(mine) or "none"
+        return ToolOutcome.failure(
+            "NOT_FOUND", f"You have no subagent {subagent_id[:_SHOWN_CHARS]!r}; yours: {known}.", retryable=True
+        )
+
+    async def _about(self, subagent: Subagent) -> dict[str, JsonValue]:
+        """Say how one does. There is no clock in it: asked again and again it says the same until something moves."""
+        said = _shown(subagent)
+        if self._crew.waits_for(subagent.id) is not None:
+            said["status"] = "waiting"
+            said["note"] = "It waits for a person, who has been asked. End your turn: you hear of it when it is over."
+        elif subagent.status == "running":
+            said["answers"] = sum(each.role == "assistant" for each in await self._crew.messages(subagent.id))
+        return said
 
 
 def _spawn_input(crew: Subagents, *, deeper: bool) -> type[BaseModel]:

@@ -42,81 +42,118 @@ async def join_video(task: JoinTask) -> JoinResult:
         EncodeFailed: FFmpeg failed.
         StorageError: Storage did.
     """
-    timings: dict[str, float] = {}
     await asyncio.to_thread(sweep_dead_folders)  # a capture's worker may have died, and no browser be started since
     folder = WorkFolder("join")
     try:
-        started = time.perf_counter()
-        gate = asyncio.Semaphore(_FETCHES)
-        paths = await asyncio.gather(*(_fetch(task, unit, folder.path, gate) for unit in task.units))
-        torn = tuple(unit.key for unit, path in zip(task.units, paths, strict=True) if path is None)
+        joining = _Joining(task, folder.path)
+        torn = await joining.fetch()
         if torn:
             return JoinResult(
                 video_key="", thumbnail_key="", size_bytes=0, sha256="", duration_s=0.0, frame_count=0, torn=torn
             )
-        timings["fetch"] = _lap(started)
-        lap = time.perf_counter()
-        video = folder.path / f"video.{FORMATS[task.spec.format].extension}"
-        parts = [
-            (path, unit.unit.frame_count) for unit, path in zip(task.units, paths, strict=True) if path is not None
-        ]
-        sounds: tuple[DecodedSound, ...] = ()
-        if task.spec.audio:
-            bundle = await load_bundle(task.storage, task.user_id, task.spec.bundle)
-            sounds = await decode_audio(task.spec, bundle, folder.path)
-            timings["sound"] = _lap(lap)
-            lap = time.perf_counter()
-        thumbnail, sheet = folder.path / "thumbnail.jpg", folder.path / "sheet.jpg"
-        seen: dict[str, JsonValue] = {}
+        await joining.make()
+        return await joining.store()
+    finally:
+        folder.close()
 
-        async def check(checksums: tuple[str, ...]) -> None:
-            began = time.perf_counter()
-            hashes = [digest for unit in task.units for digest in unit.frame_hashes]
-            facts = await check_video(task.spec, video, hashes, checksums=checksums)
-            seen.update(await _quality(task, video, facts, folder.path))
-            timings["check"] = _lap(began)
 
-        async def still(make: Callable[[RenderSpec, Path, Path], Awaitable[None]], source: Path, path: Path) -> None:
-            began = time.perf_counter()
-            await make(task.spec, source, path)
-            timings[path.stem] = _lap(began)
+class _Joining:
+    """One video on its way from stored units to a stored file; each step notes how long it took.
 
-        async def join() -> None:
-            checksums = await join_units(task.spec, parts, video, sounds=sounds)
-            timings["join"] = _lap(lap)
-            checks: list[Coroutine[Any, Any, None]] = [check(checksums), still(make_thumbnail, video, thumbnail)]
-            if seeks(task.spec):
-                checks.append(still(make_sheet, video, sheet))
-            await all_or_cancel(checks)
+    Args:
+        task: What is joined.
+        folder: Where files lie meanwhile.
+    """
 
+    def __init__(self, task: JoinTask, folder: Path) -> None:
+        self._task = task
+        self._folder = folder
+        self._video = folder / f"video.{FORMATS[task.spec.format].extension}"
+        self._thumbnail, self._sheet = folder / "thumbnail.jpg", folder / "sheet.jpg"
+        self._parts: list[tuple[Path, int]] = []
+        self._seen: dict[str, JsonValue] = {}
+        self._timings: dict[str, float] = {}
+
+    async def fetch(self) -> tuple[str, ...]:
+        """Have all units here; returns the keys of those that are missing or not what they were."""
+        units, started = self._task.units, time.perf_counter()
+        gate = asyncio.Semaphore(_FETCHES)
+        paths = await asyncio.gather(*(_fetch(self._task, unit, self._folder, gate) for unit in units))
+        found = list(zip(units, paths, strict=True))
+        self._parts = [(path, unit.unit.frame_count) for unit, path in found if path is not None]
+        self._timings["fetch"] = _lap(started)
+        return tuple(unit.key for unit, path in found if path is None)
+
+    async def make(self) -> None:
+        """Join the units with their sound, check the video and take its pictures: at once what needs no other."""
+        spec = self._task.spec
+        sounds = await self._decode()
+        began = time.perf_counter()
         # each of them waits for processes of its own, and the sheet takes longest where it is not sought
-        if FORMATS[task.spec.format].pictures:
-            await join()
-            await still(make_sheet, video, sheet)
-        elif seeks(task.spec):
-            await join()
+        if FORMATS[spec.format].pictures:
+            await self._join(sounds, began)
+            await self._picture(make_sheet, self._video, self._sheet)
+        elif seeks(spec):
+            await self._join(sounds, began)
         else:
-            footage = folder.path / "units.ffconcat"
-            await asyncio.to_thread(list_units, task.spec, parts, footage)
-            await all_or_cancel([join(), still(make_sheet, footage, sheet)])
-        lap = time.perf_counter()
+            footage = self._folder / "units.ffconcat"
+            await asyncio.to_thread(list_units, spec, self._parts, footage)
+            sheet = self._picture(make_sheet, footage, self._sheet)
+            await all_or_cancel([self._join(sounds, began), sheet])
+
+    async def store(self) -> JoinResult:
+        """Store the video after its pictures, and say what it is."""
+        task, began = self._task, time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
-        await task.storage.put_file(sheet_key(task.user_id, task.job_id), sheet)
-        await task.storage.put_file(thumbnail_key(task.user_id, task.job_id), thumbnail)
-        await task.storage.put_file(key, video)
-        timings["upload"] = _lap(lap)
+        await task.storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet)
+        await task.storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail)
+        await task.storage.put_file(key, self._video)
+        self._timings["upload"] = _lap(began)
         return JoinResult(
             video_key=key,
             thumbnail_key=thumbnail_key(task.user_id, task.job_id),
-            size_bytes=video.stat().st_size,
-            sha256=await asyncio.to_thread(_digest, video),
+            size_bytes=self._video.stat().st_size,
+            sha256=await asyncio.to_thread(_digest, self._video),
             duration_s=task.spec.seconds(task.spec.frame_count),
             frame_count=task.spec.frame_count,
-            quality=seen,
-            timings_ms=timings,
+            quality=self._seen,
+            timings_ms=self._timings,
         )
-    finally:
-        folder.close()
+
+    async def _decode(self) -> tuple[DecodedSound, ...]:
+        task, began = self._task, time.perf_counter()
+        if not task.spec.audio:
+            return ()
+        bundle = await load_bundle(task.storage, task.user_id, task.spec.bundle)
+        sounds = await decode_audio(task.spec, bundle, self._folder)
+        self._timings["sound"] = _lap(began)
+        return sounds
+
+    async def _join(self, sounds: tuple[DecodedSound, ...], began: float) -> None:
+        spec = self._task.spec
+        checksums = await join_units(spec, self._parts, self._video, sounds=sounds)
+        self._timings["join"] = _lap(began)
+        looks: list[Coroutine[Any, Any, None]] = [
+            self._check(checksums),
+            self._picture(make_thumbnail, self._video, self._thumbnail),
+        ]
+        if seeks(spec):
+            looks.append(self._picture(make_sheet, self._video, self._sheet))
+        await all_or_cancel(looks)
+
+    async def _check(self, checksums: tuple[str, ...]) -> None:
+        began = time.perf_counter()
+        hashes = [digest for unit in self._task.units for digest in unit.frame_hashes]
+        facts = await check_video(self._task.spec, self._video, hashes, checksums=checksums)
+        self._seen = await _quality(self._task, self._video, facts, self._folder)
+        self._timings["check"] = _lap(began)
+
+    async def _picture(
+        self, make: Callable[[RenderSpec, Path, Path], Awaitable[None]], source: Path, path: Path
+    ) -> None:
+        began = time.perf_counter()
+        await make(self._task.spec, source, path)
+        self._timings[path.stem] = _lap(began)
 
 
 async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path) -> dict[str, JsonValue]:

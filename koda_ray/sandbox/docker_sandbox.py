@@ -334,7 +334,7 @@ class DockerSandbox:
         elif network and self.way_out.leads:
             await self._begin(name, lambda socket: self._lead(name, socket))
 
-    async def server_ended(self, name: str) -> None:
+    async def ended(self, name: str) -> None:
         """Wait until a background process that has its way out from here has ended, or the sandbox has."""
         holding = self._holding.get(name)
         if holding is not None:

@@ -299,7 +299,7 @@ class LocalSandbox:
         data = process.stdout.text().encode()
         return data[-max_bytes:].decode("utf-8", "ignore") if max_bytes > 0 else ""
 
-    async def server_ended(self, name: str) -> None:
+    async def ended(self, name: str) -> None:
         """Wait until a background process with all that it started, or the sandbox, has ended."""
         process = self._named.get(name)
         while process is not None and await self.is_alive():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import NamedTuple
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
@@ -83,6 +84,38 @@ async def _nothing() -> AsyncGenerator[None]:
 MAX_JSON_BYTES = 1024 * 1024
 """Limit for every body but an upload's: a prompt of 20,000 characters, each escaped, is a quarter of this."""
 _PAGES = ("/v1/renders", "/v1/renders/batches")
+_ROUTES = (
+    sessions,
+    takes,
+    commands,
+    history,
+    events,
+    all_events,
+    preview,
+    files,
+    media,
+    by_address,
+    versions,
+    shares,
+    shared,
+    comparing,
+    assets,
+    jobs,
+    batches,
+    renders,
+    usage,
+    images,
+    sandboxes,
+    sandbox_files,
+    sandbox_project,
+    processes,
+    cluster,
+    login,
+    capabilities,
+    plugins,
+    health,
+)
+"""In the order in which the API's description has them."""
 
 
 def create_app(
@@ -118,26 +151,7 @@ def create_app(
                 await providers.close()
 
     callers = Callers(deps.auth)
-    uploads = deps.settings.max_body_mb * 1024 * 1024
-
-    def lies_on_disk(scope: Scope) -> bool:
-        path = scope["path"]
-        if path.endswith(_PAGES):
-            return not is_json(Headers(scope=scope))
-        return path.endswith(("/v1/assets", "/v1/images")) or sandbox_files.takes_files(path)
-
-    def limit_bytes(scope: Scope) -> int:
-        if scope["path"].startswith(shared.router.prefix):
-            return shared.MAX_COMMENT_BYTES
-        if lies_on_disk(scope):
-            return uploads
-        return MAX_PAGE_JSON_BYTES if scope["path"].endswith(_PAGES) else MAX_JSON_BYTES
-
-    def limits(scope: Scope) -> tuple[Unpacking, ...]:
-        if not lies_on_disk(scope):
-            return ()
-        return (app.state.folders, app.state.disk) if scope["path"].endswith("/v1/images") else (app.state.disk,)
-
+    bodies = _Bodies(upload_bytes=deps.settings.max_body_mb << 20, disk_bytes=deps.settings.unpacked_disk_mb << 20)
     app = FastAPIOffline(
         title="koda_ray",
         version=__version__,
@@ -154,22 +168,7 @@ def create_app(
         static_url="/docs/assets",  # the page's scripts come from here, not from a network that may be closed
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
-        middleware=[
-            Middleware(HangUps),
-            Middleware(ReadingDeadline, unread_s=stalled_s),
-            Middleware(
-                Gate,
-                callers=callers,
-                public=is_public,
-                limit_bytes=limit_bytes,
-                asked=streams.asked,
-                changes=Rates(deps.settings.user_changes_per_min, way_out=CHANGE_LESS).take,
-            ),
-            Middleware(Traced),
-            Middleware(BodyLimit, limit_bytes=limit_bytes),
-            Middleware(BodyDeadline, joined=streams.joined, stalled_s=stalled_s, quick_s=quick_s),
-            Middleware(BodyReservation, limits=limits, limit_bytes=limit_bytes),
-        ],
+        middleware=_middleware(deps, callers, streams, bodies, _Pace(stalled_s, quick_s)),
     )
     app.state.deps = deps
     app.state.callers = callers
@@ -178,48 +177,83 @@ def create_app(
     app.state.streams = streams
     app.state.shown = shared.LinkUse(deps.settings.user_streams)
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
+    app.state.disk, app.state.folders = bodies.disk, bodies.folders
     app.state.comparing = Comparing()
     app.state.parts = Parts(deps)
-    disk = deps.settings.unpacked_disk_mb << 20
-    app.state.disk = Unpacking(disk, setting="KODA_UNPACKED_DISK_MB")
-    # a folder that is sent is unpacked beside its zip: zips leave half of the disk's room to what they wait for
-    app.state.folders = Unpacking(disk // 2, setting="KODA_UNPACKED_DISK_MB", share="a quarter")
     app.state.providers = providers
     problem.install(app)
     let_in(app, deps.settings.other_origins)
-    for module in (
-        sessions,
-        takes,
-        commands,
-        history,
-        events,
-        all_events,
-        preview,
-        files,
-        media,
-        by_address,
-        versions,
-        shares,
-        shared,
-        comparing,
-        assets,
-        jobs,
-        batches,
-        renders,
-        usage,
-        images,
-        sandboxes,
-        sandbox_files,
-        sandbox_project,
-        processes,
-        cluster,
-        login,
-        capabilities,
-        plugins,
-        health,
-    ):
+    for module in _ROUTES:
         # not included, for which FastAPI would make all their schemas anew at an application's first request
         app.router.routes.extend(module.router.routes)
     app.include_router(web_router(deps.settings.web_path))
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app
+
+
+class _Pace(NamedTuple):
+    """After how long a body is given up of which nothing comes, and takes a place of its own, in seconds."""
+
+    stalled_s: float
+    quick_s: float
+
+
+class _Bodies:
+    """How large a request's body may be, by its address, and where it lies.
+
+    Args:
+        upload_bytes: How much may be sent where files are.
+        disk_bytes: How much of all that is sent lies on the disk at once.
+
+    Attributes:
+        disk: What is held on the disk.
+        folders: What is held of it by zips of folders.
+    """
+
+    def __init__(self, *, upload_bytes: int, disk_bytes: int) -> None:
+        self._upload_bytes = upload_bytes
+        self.disk = Unpacking(disk_bytes, setting="KODA_UNPACKED_DISK_MB")
+        # a folder that is sent is unpacked beside its zip: zips leave half of the disk's room to what they wait for
+        self.folders = Unpacking(disk_bytes // 2, setting="KODA_UNPACKED_DISK_MB", share="a quarter")
+
+    def limit_bytes(self, scope: Scope) -> int:
+        """Return how large a body may be, in bytes."""
+        if scope["path"].startswith(shared.router.prefix):
+            return shared.MAX_COMMENT_BYTES
+        if _lies_on_disk(scope):
+            return self._upload_bytes
+        return MAX_PAGE_JSON_BYTES if scope["path"].endswith(_PAGES) else MAX_JSON_BYTES
+
+    def limits(self, scope: Scope) -> tuple[Unpacking, ...]:
+        """Return where it is counted before it is received."""
+        if not _lies_on_disk(scope):
+            return ()
+        return (self.folders, self.disk) if scope["path"].endswith("/v1/images") else (self.disk,)
+
+
+def _lies_on_disk(scope: Scope) -> bool:
+    path = scope["path"]
+    if path.endswith(_PAGES):
+        return not is_json(Headers(scope=scope))
+    return path.endswith(("/v1/assets", "/v1/images")) or sandbox_files.takes_files(path)
+
+
+def _middleware(deps: ApiDeps, callers: Callers, streams: Streams, bodies: _Bodies, pace: _Pace) -> list[Middleware]:
+    """Return what is asked of a request before it comes to its route, the outermost first."""
+    changes = Rates(deps.settings.user_changes_per_min, way_out=CHANGE_LESS).take
+    return [
+        Middleware(HangUps),
+        Middleware(ReadingDeadline, unread_s=pace.stalled_s),
+        Middleware(
+            Gate,
+            callers=callers,
+            public=is_public,
+            limit_bytes=bodies.limit_bytes,
+            asked=streams.asked,
+            changes=changes,
+        ),
+        Middleware(Traced),
+        Middleware(BodyLimit, limit_bytes=bodies.limit_bytes),
+        Middleware(BodyDeadline, joined=streams.joined, stalled_s=pace.stalled_s, quick_s=pace.quick_s),
+        Middleware(BodyReservation, limits=bodies.limits, limit_bytes=bodies.limit_bytes),
+    ]
