@@ -37,7 +37,7 @@ __all__ = ["choose_graphics", "confirm_graphics", "try_gpu", "try_nvenc"]
 
 _ENCODE_S = 10.0
 # what the GPU cannot draw ends in an error: software in its place would go on with other pictures
-_FLAGS = ("--use-gl=angle", "--ignore-gpu-blocklist", "--disable-gpu-compositing", "--disable-software-rasterizer")
+FLAGS = ("--use-gl=angle", "--ignore-gpu-blocklist", "--disable-gpu-compositing", "--disable-software-rasterizer")
 _WAYS = ("gl-egl", "vulkan")
 _NVIDIA_DRIVER = Path("/sys/module/nvidia/version")
 
@@ -96,7 +96,7 @@ async def try_gpu(binary: Path, devices: tuple[Path, ...]) -> Graphics:
     """
     refused: list[str] = []
     for way in _WAYS:
-        flags = (*_FLAGS, f"--use-angle={way}")
+        flags = (*FLAGS, f"--use-angle={way}")
         drawn = await draw(binary, Graphics(kind="gpu", flags=flags, devices=devices))
         software = None if drawn.wrong else software_because(drawn.renderer)
         no = f"{software}: {drawn.renderer or 'it says nothing'}" if software else drawn.wrong

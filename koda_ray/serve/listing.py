@@ -21,7 +21,7 @@ __all__ = ["SCANNED", "Sought", "sessions_found", "titles_of"]
 
 SCANNED = 1000
 """How many rows are looked at for one answer."""
-_PAGE = 100
+_MOST_ROWS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: i
         InvalidInput: ``before`` is of no page in this order.
     """
     found: list[SessionRecord] = []
-    page = limit + 1 if replace(sought, pinned=None, group=None, order="made") == Sought() else _PAGE
+    page = limit + 1 if replace(sought, pinned=None, group=None, order="made") == Sought() else _MOST_ROWS
     for _ in range(max(1, SCANNED // page)):
         rows = await _rows(store, user_id, sought, limit=page, before=before)
         for row in rows:

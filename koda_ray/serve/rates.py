@@ -23,7 +23,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """What changes nothing."""
 CHANGE_LESS = "wait a moment, say or send more with each, or have KODA_USER_CHANGES_PER_MIN raised"
 _MINUTE_S = 60.0
-_USERS = 10_000
+_MOST_USERS = 10_000
 
 
 class Rates:
@@ -60,5 +60,5 @@ class Rates:
             )
         self._empty_at[user_id] = since + each_s
         self._empty_at.move_to_end(user_id)
-        if len(self._empty_at) > _USERS:
+        if len(self._empty_at) > _MOST_USERS:
             self._empty_at.popitem(last=False)

@@ -163,7 +163,7 @@ async def test_a_browser_that_dies_or_hangs_with_a_device_is_refused_with_words(
 async def test_a_browser_that_draws_with_something_else_than_the_first_is_refused() -> None:
     if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
         pytest.skip("Mesa draws nothing here")
-    one = replace(GPU, flags=gpu._FLAGS + GPU.flags)
+    one = replace(GPU, flags=gpu.FLAGS + GPU.flags)
     async with await Browser.launch(graphics=one) as browser:
         with pytest.raises(BrowserCrashed, match=r"draws with ANGLE .*llvmpipe.* with NVIDIA") as caught:
             await confirm_graphics(browser)
@@ -171,7 +171,7 @@ async def test_a_browser_that_draws_with_something_else_than_the_first_is_refuse
     assert caught.value.retryable and seen is not None
     async with await Browser.launch(graphics=replace(one, renderer=seen[1])) as browser:
         await confirm_graphics(browser)
-    async with await Browser.launch(graphics=replace(one, flags=(*gpu._FLAGS, "--use-angle=none"))) as browser:
+    async with await Browser.launch(graphics=replace(one, flags=(*gpu.FLAGS, "--use-angle=none"))) as browser:
         with pytest.raises(BrowserCrashed, match="draws with no WebGL 2, and"):
             await confirm_graphics(browser)
 

@@ -120,7 +120,7 @@ async def test_takes_are_made_together_once_and_listed_by_their_group(
 async def test_takes_are_all_found_however_much_was_made_since(
     koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "_MOST_ROWS", 2)
     monkeypatch.setattr(listing, "SCANNED", 2)
     koda.directory.hold = {"analyze"}
     made = await client.create_takes(CreateTakes(prompt="A ball", takes=3))
@@ -141,7 +141,7 @@ async def test_what_is_found_comes_in_pages_and_nothing_twice(
     for limit in ("1", "2", "3", "50"):
         assert await ids(http, text="blue", limit=limit) == blue
         assert await ids(http, limit=limit) == made[::-1]
-    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "_MOST_ROWS", 2)
     monkeypatch.setattr(listing, "SCANNED", 2)
     first = (await http.get("/v1/sessions", params={"text": "blue"})).json()
     assert [each["id"] for each in first["sessions"]] == [made[6]] and first["next"] is not None
@@ -159,7 +159,7 @@ async def test_the_last_changed_comes_first_where_that_is_asked_for(
     wanted = [made[number] for number in (0, 3, 1, 4, 2)]
     for limit in ("1", "2", "50"):
         assert await ids(http, order="changed", limit=limit) == wanted
-    monkeypatch.setattr(listing, "_PAGE", 2)
+    monkeypatch.setattr(listing, "_MOST_ROWS", 2)
     monkeypatch.setattr(listing, "SCANNED", 2)
     assert await ids(http, order="changed", text="blue") == [made[0], made[3]]
     await client.label(made[2], pinned=True)

@@ -12,7 +12,7 @@ from koda_ray.errors import LimitReached
 from koda_ray.serve.preview_quota import MAX_CHANGES_PER_MIN
 from koda_ray.serve.rates import Rates
 
-from .test_preview_places import shown
+from .test_preview_quota import shown
 from .test_quotas import KEYS, head, is_refused
 from .test_sessions import PROMPT
 from .world import world
@@ -55,7 +55,7 @@ def test_a_bucket_is_full_at_first_and_fills_with_time() -> None:
 
 
 def test_of_many_users_no_more_is_remembered_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koda_ray.serve.rates._USERS", 3)
+    monkeypatch.setattr("koda_ray.serve.rates._MOST_USERS", 3)
     rates = Rates(2, way_out="wait", clock=Hand())
     for user in ("ada", "bob", "cleo", "dan"):
         assert taken(rates, user) == 2
