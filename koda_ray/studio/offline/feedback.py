@@ -126,13 +126,18 @@ def _size(brief: Brief, text: str) -> _Change:
     return replace(brief, scale=scale), said("changed.bigger" if factor > 1 else "changed.smaller")
 
 
-_NUMBER = r"(\d+|" + "|".join(w for w in lexicon.NUMBERS if w.isascii() and w not in ("half", "quarter")) + r"|a|an)"
+_WHOLE = [word for word, value in lexicon.NUMBERS.items() if word.isascii() and value.is_integer()]
+_NUMBER = rf"(\d+|{'|'.join(_WHOLE)}|{alternatives('one_of_them')})"
 
 
 def _of_them(name: str, nouns: str) -> re.Pattern[str]:
     """Return an expression in which a number and the things that are counted stand as ``NUMBER`` and ``NOUNS``."""
     words = alternatives(name).replace("NUMBER", _NUMBER).replace("NOUNS", f"(?:{nouns})")
     return re.compile(words, re.I)
+
+
+def _is_one(word: str) -> bool:
+    return expression("one_of_them").fullmatch(word) is not None
 
 
 def _count(brief: Brief, text: str) -> _Change:
@@ -144,8 +149,8 @@ def _count(brief: Brief, text: str) -> _Change:
     now = brief.count or 1
     if more:
         word = next((g for g in more.groups() if g), "one")
-        count = now + int(extract.number_of("1" if word in ("a", "an") else word) or 1)
-    elif match and not _has(match.group(0), "so_many_times") and match.group(1).lower() not in ("a", "an"):
+        count = now + int(extract.number_of("1" if _is_one(word) else word) or 1)
+    elif match and not _has(match.group(0), "so_many_times") and not _is_one(match.group(1)):
         count = int(extract.number_of(match.group(1)) or now)
     else:
         return None

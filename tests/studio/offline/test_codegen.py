@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from koda_ray.errors import ModelError
 from koda_ray.studio.offline import generate_files, make_plan, parse_brief
+from koda_ray.studio.offline.charting import series
 from koda_ray.studio.offline.codegen import answer_request, course_of, film_of, plan_in
 from koda_ray.studio.offline.colour import contrast, to_oklch
 from koda_ray.studio.offline.colouring import palette_for
 from koda_ray.studio.offline.film import Film
 from koda_ray.studio.offline.motion import EASINGS, Score
-from koda_ray.studio.offline.subjects.charting import series
 from koda_ray.types import MAX_TAKES
 from tests.studio.offline.prompts import PROMPTS
 

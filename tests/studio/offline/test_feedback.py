@@ -10,10 +10,10 @@ from koda_ray.studio import offline
 from koda_ray.studio.offline import parse_brief
 from koda_ray.studio.offline.answer import apply_answer
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.charting import Figures
 from koda_ray.studio.offline.conflict import conflicts_in_change
 from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.subject import own_brief
-from koda_ray.studio.offline.subjects.charting import Figures
 from koda_ray.studio.offline.understand import Said, understand
 from koda_ray.types import Answered
 

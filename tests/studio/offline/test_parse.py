@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.studio.offline import make_plan, parse_brief
+from koda_ray.studio.offline.charting import Figures
 from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.subjects.card import Offer
-from koda_ray.studio.offline.subjects.charting import Figures
 from koda_ray.studio.offline.subjects.countdown import Count, pace_of
 from koda_ray.studio.offline.subjects.kinetic import Phrases
 from koda_ray.studio.offline.subjects.steps import Listed

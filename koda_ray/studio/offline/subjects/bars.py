@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.charting import Chart, Figures, any_chart, emphasise, grow, schedule, series
 from koda_ray.studio.offline.colour import mix
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own_brief
-from koda_ray.studio.offline.subjects.charting import Chart, Figures, any_chart, emphasise, grow, schedule, series
 
 __all__ = ["Bars"]
 

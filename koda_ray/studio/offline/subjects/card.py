@@ -12,10 +12,10 @@ from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.films.stage import Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import expression, said
+from koda_ray.studio.offline.naming import named
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject, own_brief
-from koda_ray.studio.offline.subjects.naming import named
 
 __all__ = ["Card", "Offer"]
 

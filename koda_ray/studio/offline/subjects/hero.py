@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
-from typing import Literal
 
 from koda_ray.studio.offline import lexicon
 from koda_ray.studio.offline.brief import Brief
@@ -22,18 +20,10 @@ from koda_ray.studio.offline.motion import Score
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Countable, Subject, own_brief, subject_named
+from koda_ray.studio.offline.travelling import MOTIONS, Traveller, find_hero
 
-__all__ = ["Hero", "Traveller", "find_hero"]
+__all__ = ["Hero"]
 
-Motion = Literal["cross", "rise", "fall", "bounce", "spin", "float"]
-
-_MOTIONS: tuple[tuple[str, Motion], ...] = (
-    ("hero_bounces", "bounce"),
-    ("hero_spins", "spin"),
-    ("hero_rises", "rise"),
-    ("hero_falls", "fall"),
-    ("hero_floats", "float"),
-)
 _TRAITS: dict[str, list[str]] = tomllib.loads(
     (resources.files("koda_ray.studio.offline") / "drawings.toml").read_text(encoding="utf-8")
 )
@@ -41,14 +31,6 @@ _TRAITS: dict[str, list[str]] = tomllib.loads(
 
 def _is(look: str, trait: str) -> bool:
     return look in _TRAITS[trait]
-
-
-@dataclass(frozen=True)
-class Traveller:
-    """What is shown, a drawing's name or an emoji, and how it moves."""
-
-    look: str = "balloon"
-    motion: Motion = "float"
 
 
 class Hero(Subject):
@@ -72,7 +54,7 @@ class Hero(Subject):
         airy = heard.air and heard.air[0] != "dust" and not (heard.quotes and heard.says(subject_named("title").words))
         if crossing and airy and not _is(hero.look, "airy"):
             yield 140
-        moving = any(expression(words).search(heard.bare) for words, _ in _MOTIONS)
+        moving = any(expression(words).search(heard.bare) for words, _ in MOTIONS)
         if crossing or moving or len(heard.bare.split()) <= 8:
             yield 180
 
@@ -130,27 +112,6 @@ class Hero(Subject):
 
 
 @lru_cache(maxsize=256)
-def find_hero(text: str) -> Traveller | None:
-    """Return what is named that the director can draw, and how it moves."""
-    heroes = lexicon.find_all(text, lexicon.HEROES)
-    moving: Motion | None = next((motion for words, motion in _MOTIONS if expression(words).search(text)), None)
-    crossing = bool(expression("hero_crosses").search(text))
-    if heroes:
-        look = heroes[0][2]
-    else:
-        emoji = re.search(r"[\U0001F300-\U0001FAFF\u2600-\u27BF]\ufe0f?", text)
-        if emoji is None or not (crossing or moving):
-            return None
-        look = emoji.group(0)
-    if moving:
-        return Traveller(look, moving)
-    if look in {"rocket", "balloon", "hot-air-balloon"} and not crossing:
-        return Traveller(look, "rise")
-    if crossing or look in {"paper-plane", "boat"}:
-        return Traveller(look, "cross")
-    return Traveller(look, "float")
-
-
 def _heading(brief: Brief) -> int:
     return -1 if brief.direction == "left" else 1
 

@@ -7,10 +7,10 @@ from koda_ray.studio.offline.film import Film, Timing, pick
 from koda_ray.studio.offline.films.stage import MANNERS, Ground, dust, set_stage
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import said
+from koda_ray.studio.offline.naming import named
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import Subject
-from koda_ray.studio.offline.subjects.naming import named
 
 __all__ = ["Logo"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koda_ray.studio.offline.brief import Brief
+from koda_ray.studio.offline.charting import Chart, Figures, emphasise, schedule, series
 from koda_ray.studio.offline.figures import Datum
 from koda_ray.studio.offline.film import Film, Timing
 from koda_ray.studio.offline.hearing import Hearing
 from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.subject import own_brief
-from koda_ray.studio.offline.subjects.charting import Chart, Figures, emphasise, schedule, series
 
 __all__ = ["Pie"]
 

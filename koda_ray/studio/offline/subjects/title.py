@@ -15,7 +15,7 @@ from koda_ray.studio.offline.language import expression, said
 from koda_ray.studio.offline.palette import Palette
 from koda_ray.studio.offline.script import Script
 from koda_ray.studio.offline.subject import LAST, Subject
-from koda_ray.studio.offline.subjects.hero import find_hero
+from koda_ray.studio.offline.travelling import find_hero
 
 __all__ = ["Title"]
 

@@ -42,6 +42,7 @@ class Chart(Subject):
     long = True
 
     def fill(self, brief: Brief, heard: Hearing) -> Brief:
+        """Take the figures that are given, or some of ours."""
         data, dropped = heard.figures
         quotes, notes = heard.quotes, heard.notes
         if dropped:
@@ -73,6 +74,7 @@ class Chart(Subject):
         return data
 
     def changed(self, brief: Brief, text: str) -> tuple[Brief, str] | None:
+        """Take other figures, where a change gives some."""
         length = find_length(text)
         data, _ = find_data(length.rest if length else text)
         if len(data) < 2:
@@ -84,6 +86,7 @@ class Chart(Subject):
         return replace(brief, own=Figures(data)), said("chart.changed")
 
     def script(self, brief: Brief) -> Script:
+        """Tell of the chart, with its first figures."""
         values = ", ".join(f"{d.value:g}" for d in own_brief(brief, Figures).data[:6])
         return Script.told("chart", thing=said(f"thing.{self.name}"), values=values)
 
