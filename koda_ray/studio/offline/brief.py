@@ -99,7 +99,7 @@ class Brief:
     texts: tuple[str, ...] = ()
     """Quoted texts beyond the heading: a caption, a tagline."""
     own: object = None
-    """What the subject alone speaks of, in a value of its module's; see `subject.own`."""
+    """What the subject alone speaks of, in a value of its module's; see `subject.own_brief`."""
     image: str | None = None
     """Address of an uploaded picture on the page, such as ``/assets/photo.jpg``, or of a film."""
 
