@@ -1,6 +1,7 @@
 """One video on several nodes: what a node more is worth, how soon it helps, and what is lost when one is lost.
 
-    python -m benchmarks.cluster [--quick] [--kills N] --json FILE
+    python -m benchmarks.cluster [--quick] [--check] [--kills N] [--losses N] --json FILE
+    python -m benchmarks.cluster --table FILE
 
 Nodes are real raylets on this machine, each with all that it starts pinned to one core, so that each is a machine with
 one processor. The head, and this process, which coordinates, are on the first node's core, as on a cluster whose first
@@ -8,11 +9,14 @@ machine does both. Every run renders the same page anew, on workers that are war
 
 - ``add_node_speedup``: seconds from the job's beginning to the checked video, on one node over on two
 - ``weak_scaling_efficiency``: seconds for half of the video on one node over those for all of it on two
-- ``losses_2_nodes_pct``: of two nodes' time, what is not capture as one node does it, by cause: ``page_start``,
-  ``slower`` (the same frames took longer), ``between`` (dispatch, storing), ``idle`` (a node without a task while
-  others capture), ``alone`` (before the first task and after the last: reading the environment, joining, checking)
+- ``speedup``, ``weak_efficiency``: as these two, by nodes, of all rounds: median, least and most. Four nodes share two
+  cores, so that they can come to two and to one, as two nodes can
+- ``losses_2_nodes_pct``, ``losses_4_nodes_pct``: of the nodes' time, what is not capture as one node does it, by cause:
+  ``page_start``, ``slower`` (the same frames took longer; with four nodes nearly half of the time, since two share a
+  core), ``between`` (dispatch, storing), ``idle`` (a node without a task while others capture), ``alone`` (before the
+  first task and after the last: reading the environment, joining, checking)
 - ``first_unit_on_new_node_s``: from Ray's knowing a node that joins in the middle of a job to the first unit that it
-  stored
+  stored; none where the job was over before
 - ``node_kill_unit_elsewhere_s``: from SIGKILL for a raylet and everything under it, in the middle of a unit, to that
   unit's being captured on another node that is free
 - ``same_frame_hash``: whether all runs captured the same frames
@@ -20,21 +24,27 @@ machine does both. Every run renders the same page anew, on workers that are war
   more nodes cost, since they can bring nothing; not with ``--quick``, which takes a shorter video, once
 - ``silent_cut_s``: from taking down the link of a machine with all the work (`tests.cluster.cut`, in name spaces of
   networks) to a session's taking a command, and a render's being taken, on another, whichever is later; as root, and
-  not with ``--quick``; ``silent_cut`` has each, and the janitor's
+  not with ``--quick``; ``silent_cut`` has each, the janitor's, and ``ended_s``: from when the link is there again to
+  the end of what had run on meanwhile; of several such losses the longest each
 - ``spot_notice_no_new_work_s``: from a cloud's notice that it takes such a machine away, to the last that was begun on
   it; ``spot_notice`` has when what worked there had left it, and was taken elsewhere
 - ``activation_after_head_s``: from when a head that was killed takes connections again, to when a session that slept
   has taken what was said to it meanwhile; ``head_kill_get_failures``, ``head_kill_commands_refused``: of requests to
   a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there were
 - ``session_back_s``: from killing all of a machine to a session's taking a command on another
-- ``lost_events``, ``repeated_effects``: of what was said to sessions while processes, the database, the bucket and the
-  head were killed, each so often as ``kills_each`` says (``--kills``, 20 are asked for), what their events lack, and
-  what they have twice; ``kills`` by kind
+- ``lost_events``, ``repeated_effects``: of what was said to sessions while something was lost, what their events lack,
+  and what they have twice, over all losses. What comes back is killed ``--kills`` times (20): sessions' processes,
+  coordinators', those that capture, the database, the bucket and the head. A machine that is killed, one that is cut
+  off and comes back, and one that is given notice, each a cluster of its own, are lost ``--losses`` times (1).
+  ``kills`` has how often each was
 - what `benchmarks.many_rows` and `benchmarks.load` say, and ``idle_followers_1000_queries_per_s``: how often a process
   with the API reads its database for 1,000 who follow sessions that sleep; not with ``--quick``
 - ``model_error_pct``, ``model_1000_loss_pct`` and the rest of `benchmarks.scale_model`
-- ``held`` and ``missed``: which of `BARS` hold, and which do not, of those that were measured
+- ``held``, ``missed`` and ``unmeasured``: which of `BARS` hold, which do not, and which have no figure (with
+  ``--quick`` most, and without root or PostgreSQL what is lost); ``--check`` ends with 1 where one is not in ``held``
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
+
+``--table FILE`` measures nothing: it prints what such a FILE has, as a table of Markdown.
 """
 
 from __future__ import annotations
@@ -49,13 +59,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import load, many_rows, scale_model, streams
+from benchmarks.measured import table
 from benchmarks.raylets import OneCore, Raylets
 from benchmarks.scenes import bundle_of
 from benchmarks.unit_costs import measure_unit_costs
@@ -68,7 +80,7 @@ from koda_ray.render.tasks import RayExecutor
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
 
-__all__ = ["JobRun", "main", "measure"]
+__all__ = ["BARS", "JobRun", "against_bars", "figures_of_losses", "main", "measure", "scaling"]
 
 USER = "local"
 SCENE = "svg"
@@ -101,6 +113,10 @@ BARS: dict[str, tuple[float, float]] = {
     "model_1000_loss_pct": (-_ANY, 5),
 }
 """What each figure shall be: at least, at most."""
+BACK, GONE = ("process", "database", "bucket", "head"), ("machine", "link", "spot")
+"""What `tests.cluster.cut` loses that comes back, and machines, which are lost."""
+_CUT = ("session_s", "render_taken_s", "janitor_s", "render_unit_s", "ended_s")
+_NOTICE = ("session_left_s", "render_taken_s", "moved_s")
 _POLL_S = 0.05
 
 
@@ -194,8 +210,8 @@ async def render(
         return run
 
 
-async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, OneCore, JobRun]:
-    """Have a node join in the middle of a job; return the seconds until it had stored its first unit."""
+async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float | None, OneCore, JobRun]:
+    """Have a node join in the middle of a job; return the seconds until it had stored its first unit, if it did."""
     executor = await asyncio.to_thread(WatchedRay)
     known: list[float] = []
     stored: list[tuple[float, str]] = []
@@ -214,7 +230,7 @@ async def new_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float,
     known.append(time.perf_counter())
     run = await job
     mine = [at - known[0] for at, worker in stored if node.has(worker)]
-    return (min(mine) if mine else float("nan")), node, run
+    return min(mine, default=None), node, run
 
 
 async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[float, JobRun]:
@@ -244,43 +260,68 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
-def lost_machines(kills: int) -> dict[str, Any]:
+def lost_machines(kills: int, losses: int) -> dict[str, Any]:
     """Have what a cluster is made of be lost; return the figures, none where we may make no networks.
 
     Args:
         kills: How often what comes back is killed.
+        losses: How often a machine is lost in each way.
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return {}
-    cut, moved, gone = _lose("link"), _lose("spot"), _lose("machine")
-    killed = {kind: _lose(kind, times) for kind, times in _kills(kills).items()}
-    headless = killed["head"]
-    return {
-        "session_back_s": gone["session_s"],
-        "head_kill_get_failures": headless["get_failures"],
-        "head_kill_commands_refused": headless["commands_refused"],
-        "head_kill_asked": headless["gets"] + headless["commands"],
-        "kills_each": kills,
-        "kills": {kind: len(seen["killed"]) if "killed" in seen else kills for kind, seen in killed.items()},
-        "lost_events": sum(seen["lost_events"] for seen in killed.values()),
-        "repeated_effects": sum(seen["repeated_effects"] for seen in killed.values()),
-        "silent_cut_s": max(cut["session_s"], cut["render_taken_s"]),
-        "silent_cut": {name: cut[name] for name in ("session_s", "render_taken_s", "janitor_s", "render_unit_s")},
-        "spot_notice_no_new_work_s": moved["no_new_work_s"],
-        "activation_after_head_s": headless["woken_s"],
-        "spot_notice": {name: moved[name] for name in ("session_left_s", "render_taken_s", "moved_s")},
-    }
+    found = {kind: [_lose(kind, kills)] for kind in BACK} | {kind: _each(kind, losses) for kind in GONE}
+    return figures_of_losses({kind: [seen for seen in each if seen] for kind, each in found.items()}, kills)
 
 
-def _kills(times: int) -> dict[str, int]:
-    return {"process": 3 * times, "database": times, "bucket": times, "head": times}
+def _each(kind: str, times: int) -> list[dict[str, Any]]:
+    return [_lose(kind, 1) for _ in range(times)]
 
 
-def _lose(how: str, times: int = 1) -> dict[str, Any]:
+def figures_of_losses(found: dict[str, list[dict[str, Any]]], kills: int) -> dict[str, Any]:
+    """Return the figures of losses by their kind; those of a kind that nothing was seen of are left out.
+
+    Args:
+        found: What was seen each time, by kind.
+        kills: How often what comes back was killed.
+    """
+
+    def worst(kind: str, name: str) -> float:
+        return max(float(seen[name]) for seen in found[kind])
+
+    told: dict[str, Any] = {}
+    if found["machine"]:
+        told["session_back_s"] = worst("machine", "session_s")
+    if found["link"]:
+        told["silent_cut_s"] = max(worst("link", "session_s"), worst("link", "render_taken_s"))
+        told["silent_cut"] = {name: worst("link", name) for name in _CUT}
+    if found["spot"]:
+        told["spot_notice_no_new_work_s"] = worst("spot", "no_new_work_s")
+        told["spot_notice"] = {name: worst("spot", name) for name in _NOTICE}
+    for headless in found["head"]:
+        told |= {
+            "head_kill_get_failures": headless["get_failures"],
+            "head_kill_commands_refused": headless["commands_refused"],
+            "head_kill_asked": headless["gets"] + headless["commands"],
+            "activation_after_head_s": headless["woken_s"],
+        }
+    times = {kind: len(each) * (kills if kind in BACK else 1) for kind, each in found.items() if kind != "process"}
+    told["kills"] = times | Counter(killed for seen in found["process"] for killed in seen["killed"])
+    if all(found.values()):
+        for name in ("lost_events", "repeated_effects"):
+            told[name] = sum(int(seen[name]) for each in found.values() for seen in each)
+    return told
+
+
+def _lose(how: str, times: int) -> dict[str, Any]:
+    """Lose something; return what was seen, nothing where that failed."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     command += ["-m", "tests.cluster.cut", how, str(times)]
-    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    # Ray takes the token of its user's folder for some of what it starts there, and not for the rest
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT), "RAY_AUTH_MODE": "disabled"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        print(f"could not be measured: {how} (exit status {done.returncode})", file=sys.stderr)
+        return {}
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}
 
@@ -296,10 +337,12 @@ async def asked_much() -> dict[str, Any]:
 
 
 def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
-    """Say which figures are as good as they shall be, and which are not."""
-    verdicts: dict[str, list[str]] = {"held": [], "missed": []}
+    """Say which figures are as good as they shall be, which are not, and which there are none of."""
+    verdicts: dict[str, list[str]] = {"held": [], "missed": [], "unmeasured": []}
     for name, (least, most) in BARS.items():
-        if name in figures:
+        if name not in figures:
+            verdicts["unmeasured"].append(name)
+        else:
             found: Any = figures[name]
             each = cast("dict[str, float]", found) if isinstance(found, dict) else {name: float(found)}
             values = [abs(value) if len(each) > 1 else value for value in each.values()]
@@ -307,52 +350,73 @@ def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
     return verdicts
 
 
-async def measure(*, quick: bool, kills: int) -> dict[str, Any]:
+async def measure(*, quick: bool, kills: int, losses: int) -> dict[str, Any]:
     """Measure everything; see this module's words for the keys."""
     units, rounds = (QUICK_UNITS, 1) if quick else (UNITS, ROUNDS)
     bundle = await bundle_of(SCENE)
     runs: list[JobRun] = []
 
-    async def run(nodes: int, of: int) -> JobRun:
+    async def run(nodes: int, of: int) -> None:
         executor = await asyncio.to_thread(WatchedRay)
         runs.append(await render(executor, bundle, JobRun(nodes, of)))
-        return runs[-1]
 
     with Raylets.started() as raylets:
         if raylets.cores < 2:
             raise SystemExit("a node more brings nothing on one processor: run this where there are two")
         await asyncio.to_thread(raylets.add)
         await render(await asyncio.to_thread(WatchedRay), bundle, JobRun(1, WARM_UNITS))
-        one = [await run(1, units) for _ in range(rounds)]
-        half = [await run(1, units // 2) for _ in range(rounds)]
+        for length in (units, units // 2):
+            for _ in range(rounds):
+                await run(1, length)
         joined_s, _, joined = await new_node(raylets, bundle, units)
-        two = [await run(2, units) for _ in range(rounds)]
-        four: list[JobRun] = []
+        for _ in range(rounds):
+            await run(2, units)
         if not quick:
             for _ in range(2):
                 await asyncio.to_thread(raylets.add)
             await render(await asyncio.to_thread(WatchedRay), bundle, JobRun(4, 4 * WARM_UNITS))
-            four = [await run(4, units) for _ in range(rounds)]
+            for _ in range(rounds):
+                await run(4, units)
         elsewhere_s, killed = await kill_a_node(raylets, bundle, units if not quick else units // 2)
     whole = [each for each in (*runs, joined, killed) if each.units == units]
-
-    def seconds(of: list[JobRun]) -> float:
-        return statistics.median(each.total_s for each in of)
-
-    middle = sorted(two, key=lambda each: each.total_s)[len(two) // 2]
-    base = sorted(one, key=lambda each: each.total_s)[len(one) // 2]
     return {
-        "add_node_speedup": round(seconds(one) / seconds(two), 3),
-        "weak_scaling_efficiency": round(seconds(half) / seconds(two), 3),
-        "losses_2_nodes_pct": middle.losses_pct(base),
-        "first_unit_on_new_node_s": round(joined_s, 2),
+        **scaling(runs, units),
+        **({} if joined_s is None else {"first_unit_on_new_node_s": round(joined_s, 2)}),
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,
-        **({"four_nodes_on_two_cores_efficiency": round(seconds(two) / seconds(four), 3)} if four else {}),
-        **({} if quick else await asyncio.to_thread(lost_machines, kills)),
+        **({} if quick else await asyncio.to_thread(lost_machines, kills, losses)),
         **({} if quick else await asked_much()),
         "video": {"scene": SCENE, "width": WIDTH, "height": HEIGHT, "fps": FPS, "units": units},
         "runs": [asdict(each) for each in runs],
+    }
+
+
+def scaling(runs: Sequence[JobRun], units: int) -> dict[str, Any]:
+    """Say what runs of a video, and of half of it, on different numbers of nodes come to."""
+    nodes = sorted({run.nodes for run in runs} - {1})
+
+    def those(count: int, of: int) -> list[JobRun]:
+        return sorted((run for run in runs if (run.nodes, run.units) == (count, of)), key=lambda run: run.total_s)
+
+    def middle(of: Sequence[JobRun]) -> JobRun:
+        return of[len(of) // 2]
+
+    def over(base: Sequence[JobRun], count: int) -> list[float]:
+        base_s = statistics.median(run.total_s for run in base)
+        each = [run.total_s for run in those(count, units)]
+        return [round(base_s / seconds, 3) for seconds in (statistics.median(each), max(each), min(each))]
+
+    speedup = {str(count): over(those(1, units), count) for count in nodes}
+    weak = {str(count): over(those(1, units // 2), count) for count in nodes}
+    lost = {count: middle(those(count, units)).losses_pct(middle(those(1, units))) for count in nodes}
+    four = {} if 4 not in nodes else {"four_nodes_on_two_cores_efficiency": round(speedup["4"][0] / speedup["2"][0], 3)}
+    return {
+        "add_node_speedup": speedup["2"][0],
+        "weak_scaling_efficiency": weak["2"][0],
+        "speedup": speedup,
+        "weak_efficiency": weak,
+        **{f"losses_{count}_nodes_pct": causes for count, causes in lost.items()},
+        **four,
     }
 
 
@@ -360,17 +424,28 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write the JSON; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a short video, once, in less than a minute")
+    parser.add_argument("--check", action="store_true", help="end with 1 where a bar is missed, or has no figure")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
-    parser.add_argument("--kills", type=int, default=2, help="how often each is killed that comes back")
+    parser.add_argument("--kills", type=int, default=20, help="how often each is killed that comes back")
+    parser.add_argument("--losses", type=int, default=1, help="how often a machine is lost in each way")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print what FILE has as a table, and measure nothing"
+    )
     asked = parser.parse_args(arguments)
-    figures = asyncio.run(measure(quick=asked.quick, kills=asked.kills))
+    if asked.table is not None:
+        print(table(json.loads(asked.table.read_text()), BARS))
+        return 0
+    figures = asyncio.run(measure(quick=asked.quick, kills=asked.kills, losses=asked.losses))
     told, _ = scale_model.figures(figures, asyncio.run(measure_unit_costs()), quick=asked.quick)
     figures |= told
     figures |= against_bars(figures)
     if asked.json is not None:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps({name: value for name, value in figures.items() if name != "runs"}, indent=2))
-    return 0
+    for word in ("missed", "unmeasured"):
+        for name in figures[word]:
+            print(f"{word}: {name}", file=sys.stderr)
+    return int(asked.check and bool(figures["missed"] or figures["unmeasured"]))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 Over PostgreSQL where that is here, as on a cluster, else SQLite; both with what syncing costs left out.
 
 - ``sessions_10000_list_p95_ms``: a page of a user's list of sessions, over HTTP, of 10,000
-- ``janitor_round_ms``: the janitor's look for owed work, which it has twice a second, at 10,000 sessions and as many
-  renders, a tenth of which are at work; median
+- ``janitor_round_ms``: all that the janitor asks in a round, at 10,000 sessions and as many renders, a tenth of which
+  are at work: its look for owed work, and its clearing, once a minute (what is to be removed, old events, charges that
+  nobody goes on with, the count of all), without machines and storage; median. ``janitor_look_ms`` is the look alone,
+  which it has twice a second
 - ``census_10000_ms``, ``metrics_10000_ms``: what `koda cluster status` and a scrape ask beside that; medians
 """
 
@@ -60,12 +62,14 @@ async def figures(*, asked: int = ASKED, rows: int = ROWS) -> dict[str, float]:
             chores, nothing_to_clear = Chores(wake=_nothing, finish=_nothing), cast("Reaper", _Idle())
             janitor = Janitor(store=koda.store, chores=chores, reaper=nothing_to_clear, settings=koda.settings)
             look = await _timed(asked, janitor.wake_owed)
+            whole = await _timed(max(3, asked // 4), lambda: _round(janitor))
             census = await _timed(max(3, asked // 10), lambda: koda.store.census(now()))
             metrics = await _timed(max(3, asked // 10), koda.store.metrics)
             await janitor.close()
     return {
         f"sessions_{rows}_list_p95_ms": round(statistics.quantiles(listed, n=20)[18], 2),
-        "janitor_round_ms": round(statistics.median(look), 2),
+        "janitor_look_ms": round(statistics.median(look), 2),
+        "janitor_round_ms": round(statistics.median(whole), 2),
         f"census_{rows}_ms": round(statistics.median(census), 2),
         f"metrics_{rows}_ms": round(statistics.median(metrics), 2),
     }
@@ -79,6 +83,11 @@ class _Idle:
 
     async def clear(self) -> Reaped:
         return Reaped()
+
+
+async def _round(janitor: Janitor) -> None:
+    await janitor.wake_owed()
+    await janitor.clear()
 
 
 async def _nothing(_of: object) -> None:

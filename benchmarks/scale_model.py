@@ -10,15 +10,20 @@ model's word, with what may hold them up as it was measured here: the coordinato
 from a run than `ERROR_PCT`, the exit status is 1: its word is then worth nothing. Keys of the JSON:
 
 - ``model_error_pct``: by nodes, how far the model's seconds are from those of the run (medians)
+- ``run_speedup``, ``model_speedup``: by nodes, how much sooner a video is there than on one, as it was run and as the
+  model has it
 - ``model_{n}_loss_pct``: by how much n browsers with jobs enough do less than n times what one does, for 1080p at 60
-  frames a second, 5 to 60 s long
-- ``losses_pct``: by browsers, what of their time is not capture, by cause
+  frames a second, 5 to 60 s long; median of ``seeds`` runs of the model, and ``loss_band_pct`` by browsers the 10th and
+  90th percentile of them
+- ``losses_pct``: by browsers, what of their time is not capture, by cause; of all seeds
 - ``one_video_speedup``: by browsers, how much sooner one video of ten minutes is there than from one browser
 - ``coordinate_ms``, ``commit_ms``, ``database``: what a unit takes its coordinator, and which database
-- ``dollars_per_1080p_minute``: by scene, at 30 frames a second, on machines as fast as this one, by `PRICES`; measured
-  here, a second of each
+- ``dollars_per_1080p_minute``: by scene, at 30 frames a second, on machines as fast as this one, by `PRICES`, which are
+  on demand and of ``prices_of``; measured here, a second of each. Storage, requests to it, the database, the head and
+  the nodes that hold sessions are not in it, nor is a spot machine's lower price
 
-A chart lies beside the JSON, or where it is wanted. ``--quick`` leaves the scenes out, and models for a shorter time.
+A chart lies beside the JSON, or where it is wanted. ``--quick`` leaves the scenes out, and models for a shorter time,
+with fewer seeds.
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -46,7 +51,7 @@ from koda_ray.render.protocol import JobContext, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
-__all__ = ["ERROR_PCT", "at_scale", "errors_pct", "figures", "main", "measured_in"]
+__all__ = ["ERROR_PCT", "at_scale", "errors_pct", "figures", "main", "measured_in", "seconds_by_nodes"]
 
 USER = "local"
 BROWSERS = (1, 10, 100, 1000)
@@ -58,6 +63,8 @@ FRAME_1080P_S = 0.105
 SPOT_LOST_PER_HOUR, SPOT_AWAY_S = 0.05, 120.0
 LONG_S = 600.0
 ROUNDS, FEW_ROUNDS = 21, 3
+SEEDS, FEW_SEEDS = 9, 3
+FOR_S, FOR_LESS_S = 240.0, 60.0
 _BUNDLE = "0" * 64
 
 
@@ -68,7 +75,7 @@ class MachinePrice:
     Args:
         machine: Its type, as the cloud calls it.
         browsers: How many it runs.
-        dollars_per_hour: On demand; spot machines are a third of it, more or less.
+        dollars_per_hour: On demand.
         source: Whose list.
     """
 
@@ -78,6 +85,8 @@ class MachinePrice:
     source: str
 
 
+PRICES_OF = "2026-11-24"
+"""The day on which the lists were looked up."""
 PRICES = (
     MachinePrice("c7i.4xlarge", 8, 0.714, "aws.amazon.com/ec2/pricing/on-demand, us-east-1"),
     MachinePrice("c2-standard-16", 8, 0.8352, "cloud.google.com/compute/all-pricing, us-central1"),
@@ -104,10 +113,10 @@ def measured_in(runs: Sequence[dict[str, Any]]) -> Durations:
     )
 
 
-def errors_pct(found: dict[str, Any], measured: Durations) -> dict[str, float]:
-    """Say by nodes how far the model is from the runs."""
+def seconds_by_nodes(found: dict[str, Any], measured: Durations) -> dict[str, tuple[float, float]]:
+    """Return by nodes what the video took as it was run, and as the model has it; medians."""
     video, runs = found["video"], found["runs"]
-    errors: dict[str, float] = {}
+    took: dict[str, tuple[float, float]] = {}
     for nodes in sorted({run["nodes"] for run in runs}):
         real = statistics.median(
             run["total_s"] for run in runs if (run["nodes"], run["units"]) == (nodes, video["units"])
@@ -121,9 +130,13 @@ def errors_pct(found: dict[str, Any], measured: Durations) -> dict[str, float]:
             bundle=_BUNDLE, duration_s=float(video["units"]), width=video["width"], height=video["height"],
             fps=Fraction(video["fps"]),
         )  # fmt: skip
-        model = statistics.median(Farm(nodes, slower, seed=seed).one(spec) for seed in range(ROUNDS))
-        errors[str(nodes)] = round(100 * (model / real - 1), 2)
-    return errors
+        took[str(nodes)] = real, statistics.median(Farm(nodes, slower, seed=seed).one(spec) for seed in range(ROUNDS))
+    return took
+
+
+def errors_pct(took: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Say by nodes how far the model is from the runs, as `seconds_by_nodes` has both."""
+    return {nodes: round(100 * (model / real - 1), 2) for nodes, (real, model) in took.items()}
 
 
 def heavy(measured: Durations, costs: UnitCosts) -> Durations:
@@ -139,14 +152,28 @@ def heavy(measured: Durations, costs: UnitCosts) -> Durations:
     )
 
 
-def at_scale(taking: Durations, *, for_s: float) -> dict[int, tuple[BrowserTally, float]]:
+def at_scale(taking: Durations, *, for_s: float, seed: int = 1) -> dict[int, tuple[BrowserTally, float]]:
     """Model browsers with jobs enough; by their number what they did, and the seconds that they had together."""
     specs = [_video(seconds) for seconds in DURATIONS_S]
     found: dict[int, tuple[BrowserTally, float]] = {}
     for browsers in BROWSERS:
         counted_s = for_s * max(1, 100 // browsers)  # few browsers do little in the same time
-        found[browsers] = Farm(browsers, taking).many(specs, warm_s=for_s / 2, for_s=counted_s), browsers * counted_s
+        farm = Farm(browsers, taking, seed=seed)
+        found[browsers] = farm.many(specs, warm_s=for_s / 2, for_s=counted_s), browsers * counted_s
     return found
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the 10th percentile, the median, and the 90th percentile."""
+    tenths = statistics.quantiles(values, n=10, method="inclusive")
+    return tenths[0], statistics.median(values), tenths[8]
+
+
+def _all_of(tallies: Sequence[tuple[BrowserTally, float]]) -> tuple[BrowserTally, float]:
+    """Add up what browsers did under several seeds."""
+    names = [each.name for each in fields(BrowserTally)]
+    together = BrowserTally(**{name: sum(getattr(tally, name) for tally, _ in tallies) for name in names})
+    return together, sum(had_s for _, had_s in tallies)
 
 
 def speedups(taking: Durations) -> dict[str, float]:
@@ -198,16 +225,29 @@ def figures(found: dict[str, Any], costs: UnitCosts, *, quick: bool) -> tuple[di
     for run in found["runs"]:
         run["fps"] = found["video"]["fps"]
     measured = measured_in(found["runs"])
+    took = seconds_by_nodes(found, measured)
     taking = heavy(measured, costs)
-    scaled = at_scale(taking, for_s=120.0 if quick else 600.0)
-    rates = {browsers: tally.frames / had_s for browsers, (tally, had_s) in scaled.items()}
-    loss = {browsers: 100 * (1 - rate / rates[1]) for browsers, rate in rates.items() if browsers > 1}
+    seeds, for_s = (FEW_SEEDS, FOR_LESS_S) if quick else (SEEDS, FOR_S)
+    modelled = [at_scale(taking, for_s=for_s, seed=seed) for seed in range(seeds)]
+    scaled = {browsers: _all_of([each[browsers] for each in modelled]) for browsers in BROWSERS}
+    times: dict[int, tuple[float, float, float]] = {}
+    for browsers in BROWSERS:
+        rates = [(each[browsers][0].frames / each[browsers][1], each[1][0].frames / each[1][1]) for each in modelled]
+        times[browsers] = _spread([browsers * rate / alone for rate, alone in rates])
+    loss = {browsers: [100 * (1 - each / browsers) for each in spread] for browsers, spread in times.items()}
     tally, had_s = scaled[BROWSERS[-1]]
     scenes = {} if quick else {scene: asyncio.run(frame_s(scene)) for scene in SCENES}
     losses = {str(browsers): losses_pct(*each) for browsers, each in scaled.items()}
+    run_speedup, model_speedup = (
+        {nodes: round(took["1"][which] / both[which], 3) for nodes, both in took.items()} for which in (0, 1)
+    )
     told: dict[str, Any] = {
-        "model_error_pct": errors_pct(found, measured),
-        **{f"model_{browsers}_loss_pct": round(value, 2) for browsers, value in loss.items()},
+        "model_error_pct": errors_pct(took),
+        "run_speedup": run_speedup,
+        "model_speedup": model_speedup,
+        **{f"model_{browsers}_loss_pct": round(each[1], 2) for browsers, each in loss.items() if browsers > 1},
+        "loss_band_pct": {str(n): [round(each[2], 2), round(each[0], 2)] for n, each in loss.items() if n > 1},
+        "seeds": seeds,
         "losses_pct": losses,
         "one_video_speedup": speedups(taking),
         "coordinate_ms": round(costs.coordinate_s * 1000, 3),
@@ -217,9 +257,16 @@ def figures(found: dict[str, Any], costs: UnitCosts, *, quick: bool) -> tuple[di
             scene: {price.machine: dollars(seconds, had_s / tally.capture, price) for price in PRICES}
             for scene, seconds in scenes.items()
         },
+        "prices_of": PRICES_OF,
     }
-    curve = LossCurve([(browsers, browsers * rates[browsers] / rates[1]) for browsers in BROWSERS], losses)
-    return told, draw("Frames of 1080p60 with jobs enough, over one browser's", curve)
+    cores = {nodes: min(int(nodes), 2) for nodes in took}
+    curve = LossCurve(
+        points=[(browsers, 100 * median / browsers) for browsers, (_, median, _) in times.items()],
+        band=[(browsers, 100 * low / browsers, 100 * high / browsers) for browsers, (low, _, high) in times.items()],
+        losses=losses,
+        run=[(int(nodes), 100 * value / cores[nodes]) for nodes, value in run_speedup.items()],
+    )
+    return told, draw("1080p60 with jobs enough: what a browser does, of what one alone does", curve)
 
 
 def main(arguments: list[str] | None = None) -> int:

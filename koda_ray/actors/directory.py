@@ -91,7 +91,7 @@ class RayDirectory:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
         self._forks = Forks(self._public, self._calls.presence)
-        self._most_awake = settings.user_sessions
+        self._most_awake, self._most_video_s = settings.user_sessions, settings.user_render_s
         self._signing_key = settings.signing_key
         self._passages: Passages | None = None
         self._store = store
@@ -108,7 +108,9 @@ class RayDirectory:
         Once this returns, the command is durable. Where its session did not take it in time, its result says ``waits``.
         """
         asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
-        recorded, waits = await record_command(self._store, asked, most_awake=self._most_awake)
+        recorded, waits = await record_command(
+            self._store, asked, most_awake=self._most_awake, most_video_s=self._most_video_s
+        )
         if not waits:
             return recorded
         try:

@@ -55,7 +55,7 @@ def new_command(*, session_id: str, user_id: str, name: str, body: Mapping[str, 
 
 
 async def record_command(
-    store: Store, asked: CommandRecord, *, most_awake: int | None = None
+    store: Store, asked: CommandRecord, *, most_awake: int | None = None, most_video_s: float | None = None
 ) -> tuple[CommandRecord, bool]:
     """Record a command for whoever has the session, or will have it.
 
@@ -63,6 +63,7 @@ async def record_command(
         store: The database.
         asked: The command, from `new_command`.
         most_awake: How many sessions of the user may be awake, this one with them.
+        most_video_s: How many seconds of video of the user may wait or be under way, with the one that this asks for.
 
     Returns:
         The command under this key, recorded now or before, and whether it still waits. The result of one that waits
@@ -73,13 +74,16 @@ async def record_command(
         Conflict: The key was used for something else.
         InvalidInput: The command or its body is not known.
         InvalidTransition: The phase does not take it.
-        LimitReached: Too many wait already, or so many sessions are awake.
+        LimitReached: Too many wait already, so many sessions are awake, or so much video waits.
     """
     command = parse_command(asked.name, asked.body)
     if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
         await store.see_point(asked.session_id, command.point, user_id=asked.user_id)
     return await store.receive(
-        asked, lambda row, waiting: _foreseen(row.state, waiting, command), most_awake=most_awake
+        asked,
+        lambda row, waiting: _foreseen(row.state, waiting, command),
+        most_awake=most_awake,
+        most_video_s=most_video_s,
     )
 
 

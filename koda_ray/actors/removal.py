@@ -16,7 +16,7 @@ the user's last session is deleted, or the sweep finds them unused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from datetime import datetime
 
 from koda_ray.sandbox.base import SandboxProvider
@@ -28,7 +28,7 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "forget_absent", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
+__all__ = ["Removal", "each_job", "forget_absent", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
 
 _MANY = 10_000
 _AT_ONCE = 500
@@ -39,6 +39,15 @@ def results_of(job: JobRecord) -> set[str]:
     key = (job.result or {}).get("videoKey")
     shown = {key.rpartition("/")[0]} if isinstance(key, str) else set[str]()
     return {render_prefix(job.user_id, job.id), *shown}
+
+
+async def each_job(store: Store, user_id: str) -> AsyncGenerator[JobRecord]:
+    """Go through all jobs of a user, newest first, with one piece of them read at a time."""
+    place: tuple[datetime, str] | None = None
+    while found := await store.list_jobs(user_id=user_id, limit=_AT_ONCE, before=place):
+        for job in found:
+            yield job
+        place = found[-1].created_at, found[-1].id
 
 
 async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
@@ -143,9 +152,7 @@ class Removal:
         """Remove its jobs' results, and what only they are made of."""
         began = now()
         for job in await self._store.list_jobs(session_id=closed.id):
-            others = await self._others(closed.user_id)
-            shown = {prefix for other in others for prefix in results_of(other)}
-            for prefix in results_of(job) - shown:
+            for prefix in results_of(job) - await self._shown(closed.user_id):
                 await self._storage.delete_prefix(prefix)
             if isinstance(bundle := job.spec.get("bundle"), str):
                 units = {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
@@ -172,7 +179,11 @@ class Removal:
             key = bundle_key(closed.user_id, bundle)
             await forget_absent(closed.user_id, key, store=self._store, storage=self._storage)
 
-    async def _others(self, user_id: str) -> list[JobRecord]:
-        """Return the user's jobs that stay."""
+    async def _shown(self, user_id: str) -> set[str]:
+        """Return the results of the user's jobs that stay."""
         leaving = {row.id for row in await self._store.closed_sessions(limit=_MANY)}
-        return [job for job in await self._store.list_jobs(user_id=user_id) if job.session_id not in leaving]
+        shown: set[str] = set()
+        async for job in each_job(self._store, user_id):
+            if job.session_id not in leaving:
+                shown |= results_of(job)
+        return shown

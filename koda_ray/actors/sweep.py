@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from koda_ray.actors.counting import LISTING, Counting, leave_for_next
-from koda_ray.actors.removal import forget_absent, remove_asset, remove_unneeded, results_of
+from koda_ray.actors.removal import each_job, forget_absent, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
 from koda_ray.errors import Conflict, InvalidPath, KodaError, NotFound
 from koda_ray.logs import get_logger
@@ -351,7 +351,7 @@ class Sweep:
             }
             judged |= await self._store.shared_jobs(user_id, at=self._clock())
             shown = set[str]()
-            for job in await self._store.list_jobs(user_id=user_id):
+            async for job in each_job(self._store, user_id):
                 if job.kind != "preview" or job.id in judged:
                     shown |= results_of(job)
             self._looked_at = (user_id, shown)
@@ -359,7 +359,7 @@ class Sweep:
 
     async def _shown_results(self, user_id: str) -> set[str]:
         """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well."""
-        return {prefix for job in await self._store.list_jobs(user_id=user_id) for prefix in results_of(job)}
+        return {prefix async for job in each_job(self._store, user_id) for prefix in results_of(job)}
 
     async def _remove(self, kind: str, prefix: str, limit: datetime, *, may: Callable[[], None] | None = None) -> int:
         """Remove a folder, unless somebody has come to use it meanwhile; ``may`` raises where one must not any more."""
@@ -381,7 +381,7 @@ class Sweep:
         """
         if user_id not in self._kept:
             sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
-            jobs = [job for job in await self._store.list_jobs(user_id=user_id) if job.status in ("queued", "running")]
+            jobs = [job async for job in each_job(self._store, user_id) if job.status in ("queued", "running")]
             bundles = {row.state.preview.bundle for row in sessions if row.state.preview is not None}
             bundles |= {bundle for job in jobs if isinstance(bundle := job.spec.get("bundle"), str)}
             kept = {bundle_prefix(user_id, bundle) for bundle in bundles}

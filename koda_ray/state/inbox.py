@@ -18,12 +18,24 @@ from koda_ray.errors import Fenced, LimitReached
 from koda_ray.state.records import CommandRecord, SessionRecord
 from koda_ray.types import now
 
-__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "InboxStore", "Judge", "check_waiting", "is_awake", "superseded"]
+__all__ = [
+    "MAX_WAITING",
+    "MAX_WAITING_BYTES",
+    "InboxStore",
+    "Judge",
+    "check_waiting",
+    "final_video_s",
+    "is_awake",
+    "superseded",
+]
 
 MAX_WAITING = 100
 """How many commands of one session wait at most: a person who gets no answer is not to fill the database."""
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 """How much of them waits at most, as JSON: whoever records another one reads them all, holding the session's row."""
+
+_UNKNOWN_S = 60.0
+"""What a video counts as whose length nobody knows yet, as one of a page does."""
 
 Judge: TypeAlias = Callable[[SessionRecord, Sequence[CommandRecord]], dict[str, JsonValue]]
 """From a session's row and what waits before a command, oldest first, to the command's result; raises its refusal."""
@@ -33,16 +45,19 @@ class InboxStore(Protocol):
     """Commands that wait for their session, and under which name its process is sought."""
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
     ) -> tuple[CommandRecord, bool]:
         """Record a command, whether its session has a process or not.
 
-        What waits has its session woken, so who sleeps is counted among those that are awake in this transaction.
+        What waits has its session woken, so who sleeps is counted among those that are awake in this transaction. So is
+        the video that a command has rendered, among those that wait or are under way.
 
         Args:
             command: What is asked; its result is what ``judge`` gives.
             judge: Pure. It sees the row as it is in the transaction that records the command.
             most_awake: How many of the user's sessions may be awake (see `SessionQuota`), this one with them.
+            most_video_s: How many seconds of video of the user may wait or be under way (see `RenderQuota`), where this
+                command has a final one rendered.
 
         Returns:
             The command that there is under this key, from now or before, and whether it still waits.
@@ -51,8 +66,8 @@ class InboxStore(Protocol):
             NotFound: There is no such session of this user.
             Conflict: The key was used for another command.
             LimitReached: `MAX_WAITING` commands wait already, or, with this one, more than `MAX_WAITING_BYTES`; or the
-                session sleeps, and as many of the user's as may be are awake. That holds however many are asked at
-                once.
+                session sleeps, and as many of the user's as may be are awake; or it has a video rendered, and so much
+                waits already. That holds however many are asked at once.
             KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
         """
         ...
@@ -71,6 +86,13 @@ class InboxStore(Protocol):
             Whether this call did it.
         """
         ...
+
+
+def final_video_s(row: SessionRecord, owes: object) -> float:
+    """Return how long the final video is that a session is to render, once it owes what is said; 0 for no video."""
+    if owes != "render_final":
+        return 0.0
+    return _UNKNOWN_S if row.state.preview is None else row.state.preview.duration
 
 
 def is_awake(owes: str | None, lease_until: datetime | None) -> bool:

@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import Judge, check_waiting, is_awake
+from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake
 from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import CommandRecord, SessionQuota, SessionRecord
-from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
+from koda_ray.state.records import OWED_STATUSES, CommandRecord, RenderQuota, SessionQuota, SessionRecord
+from koda_ray.state.refusals import check_renders, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash
 from koda_ray.types import now
 
-__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "quota_used", "take_out"]
+__all__ = ["JsonInbox", "activation_of", "asked_of", "count_awake", "queued_video_s", "quota_used", "take_out"]
 
 
 class JsonInbox:
@@ -27,7 +27,7 @@ class JsonInbox:
     _database: JsonDatabase
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
     ) -> tuple[CommandRecord, bool]:
         """Record a command; see `InboxStore.receive`."""
         digest, session_id = body_hash(command.body), command.session_id
@@ -46,6 +46,10 @@ class JsonInbox:
             check_waiting(command, waiting)
             found = decode(SessionRecord, row)
             made = replace(command, result=judge(found, waiting))
+            video_s = final_video_s(found, made.result.get("owes")) if found.owes != "render_final" else 0.0
+            if most_video_s is not None and video_s > 0:
+                there_s = queued_video_s(change.tables, command.user_id)
+                check_renders(RenderQuota(video_s=most_video_s), RenderQuota(video_s=there_s + video_s))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
             change.set("sessions", session_id, {"last_activity": moment(now())})
@@ -98,6 +102,20 @@ def count_awake(tables: Tables, user_id: str) -> int:
         )
         for row in tables.of("sessions")
     )
+
+
+def queued_video_s(tables: Tables, user_id: str) -> float:
+    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for."""
+    mine = words(user_id)
+    begun = [row for row in tables.of("jobs") if row["user_id"] == mine and row["status"] in OWED_STATUSES]
+    finals = {str(row["session_id"]) for row in begun if row["kind"] == "final"}
+    asked = [decode(CommandRecord, row) for row in tables.everywhere("inbox") if row["user_id"] == mine]
+    ids = {each.session_id for each in asked if each.result.get("owes") == "render_final"}
+    rows = [row for row in tables.of("sessions") if row["user_id"] == mine and is_seen(row)]
+    owing = [row for row in rows if row["owes"] == "render_final" and str(row["id"]) not in finals]
+    told = [row for row in rows if row["owes"] != "render_final" and str(row["id"]) in ids]
+    waits = sum(final_video_s(decode(SessionRecord, row), "render_final") for row in (*owing, *told))
+    return waits + sum(cast("float", row.get("video_s", 0.0)) for row in begun)
 
 
 def quota_used(tables: Tables, user_id: str) -> SessionQuota:

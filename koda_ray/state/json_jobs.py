@@ -16,6 +16,7 @@ from koda_ray.state.json_charges import close_charges, enter_charges, remove_cha
 from koda_ray.state.json_content import may_begin
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_holdings import hold_objects
+from koda_ray.state.json_inbox import queued_video_s
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
@@ -297,10 +298,9 @@ def _make_all(change: Transaction, jobs: Sequence[JobRecord], quota: RenderQuota
 
 def _taken(tables: Tables, user_id: str) -> RenderQuota:
     """Count what a user's renders take."""
-    mine = [row for row in tables.of("jobs") if row["user_id"] == words(user_id) and row["status"] in OWED_STATUSES]
     return RenderQuota(
         renders=sum(row["status"] in OWED_STATUSES for row in _page_renders(tables, user_id, "")),
-        video_s=sum(cast("float", row.get("video_s", 0.0)) for row in mine),
+        video_s=queued_video_s(tables, user_id),
         stored_bytes=count_stored(tables, user_id),
     )
 

@@ -38,11 +38,13 @@ from koda_ray.state.database import Database
 from koda_ray.state.rows import columns, record
 from koda_ray.types import now
 
-__all__ = ["SqlCharges", "close_charges", "enter_charges", "remove_charges"]
+__all__ = ["CLOSED_AT_ONCE", "SqlCharges", "close_charges", "enter_charges", "remove_charges"]
 
 _C = schema.charges.c
 _A = schema.accounts.c
 _ABANDONED = "nobody went on with it"
+CLOSED_AT_ONCE = 100
+"""Of how many works charges are ended in one transaction."""
 
 
 class SqlCharges:
@@ -92,16 +94,21 @@ class SqlCharges:
 
     async def close_charges(self, before: datetime) -> int:
         """End open charges that nobody has touched since a time; return how many."""
+        stale = select(_C.work_id).where(schema.IS_OPEN, _C.updated_at < before).distinct().limit(CLOSED_AT_ONCE)
 
-        def work(connection: Connection) -> int:
-            stale = select(_C.work_id).where(schema.IS_OPEN, _C.updated_at < before).distinct()
+        def work(connection: Connection) -> tuple[int, int]:
             works = list(connection.execute(stale).scalars())
-            return sum(
+            closed = sum(
                 close_charges(self._database, connection, and_(_C.work_id == work_id, _C.updated_at < before))
                 for work_id in works
             )
+            return closed, len(works)
 
-        return await self._database.write(work)
+        count, last = 0, CLOSED_AT_ONCE
+        while last == CLOSED_AT_ONCE:  # others write between one piece and the next
+            closed, last = await self._database.write(work)
+            count += closed
+        return count
 
 
 def enter_charges(

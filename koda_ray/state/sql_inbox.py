@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import Judge, check_waiting, is_awake, superseded
+from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, superseded
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import CommandRecord, OwedWork, SessionQuota
-from koda_ray.state.refusals import no_such, too_many_awake, used_for_another
+from koda_ray.state.records import OWED_STATUSES, CommandRecord, OwedWork, RenderQuota, SessionQuota
+from koda_ray.state.refusals import check_renders, no_such, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
 from koda_ray.state.sql_accounts import count_stored
 from koda_ray.state.sql_content import take_turn
@@ -24,6 +24,7 @@ __all__ = [
     "SqlInbox",
     "count_asked",
     "count_awake",
+    "queued_video_s",
     "quota_used",
     "sessions_owing",
     "take_out",
@@ -32,6 +33,7 @@ __all__ = [
 
 _S = schema.sessions.c
 _I = schema.inbox.c
+_J = schema.jobs.c
 WHOLE_QUOTA = SessionQuota(sessions=0, awake=0, stored_bytes=0)
 """With it, everything is counted."""
 
@@ -43,13 +45,13 @@ class SqlInbox:
     _notifier: Notifier
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None
+        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
     ) -> tuple[CommandRecord, bool]:
         """Record a command under its session's lock; see `InboxStore.receive`."""
         digest = body_hash(command.body)
 
         def work(connection: Connection) -> tuple[CommandRecord, bool]:
-            if most_awake is not None:
+            if most_awake is not None or most_video_s is not None:
                 take_turn(connection, command.user_id)  # before the row, as whoever begins or wakes another does
             mine = (_S.id == command.session_id, _S.user_id == command.user_id, schema.IS_SEEN)
             touched = update(schema.sessions).where(*mine).values(rev=_S.rev, last_activity=now())
@@ -67,6 +69,10 @@ class SqlInbox:
             check_waiting(command, waiting)
             found = session(row)
             made = replace(command, result=judge(found, waiting))
+            video_s = final_video_s(found, made.result.get("owes")) if found.owes != "render_final" else 0.0
+            if most_video_s is not None and video_s > 0:
+                there_s = queued_video_s(connection, command.user_id)
+                check_renders(RenderQuota(video_s=most_video_s), RenderQuota(video_s=there_s + video_s))
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
             number = connection.execute(last).scalar_one() + 1
             connection.execute(insert(schema.inbox).values(columns(made) | {"number": number, "body_hash": digest}))
@@ -105,6 +111,22 @@ def count_awake(connection: Connection, user_id: str) -> int:
     awake = or_(wanted, and_(_S.status != "closed", _S.lease_until > now()))
     mine = select(func.count()).select_from(schema.sessions).where(_S.user_id == user_id, awake)
     return connection.execute(mine).scalar_one()
+
+
+def queued_video_s(connection: Connection, user_id: str) -> float:
+    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for."""
+    begun = (_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
+    seconds = select(func.coalesce(func.sum(_J.video_s), 0.0)).where(*begun)
+    finals = select(_J.session_id).where(*begun, _J.kind == "final", _J.session_id.is_not(None))
+    mine = select(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN)
+    owing = mine.where(_S.owes == "render_final", _S.id.not_in(finals))
+    found = [final_video_s(session(row), row.owes) for row in connection.execute(owing)]
+    asked = select(_I.session_id, _I.result).where(_I.user_id == user_id)
+    ids = [row.session_id for row in connection.execute(asked) if row.result.get("owes") == "render_final"]
+    if ids:
+        rows = connection.execute(mine.where(_S.id.in_(ids), or_(_S.owes.is_(None), _S.owes != "render_final")))
+        found += [final_video_s(session(row), "render_final") for row in rows]
+    return float(connection.execute(seconds).scalar_one()) + sum(found)
 
 
 def quota_used(connection: Connection, user_id: str, quota: SessionQuota) -> SessionQuota:

@@ -31,6 +31,7 @@ from koda_ray.state.sql_accounts import count_stored, ensure_project
 from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
 from koda_ray.state.sql_content import may_begin, take_turn
 from koda_ray.state.sql_holdings import hold_stored
+from koda_ray.state.sql_inbox import queued_video_s
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.types import now
 
@@ -299,11 +300,9 @@ def _taken(connection: Connection, user_id: str) -> RenderQuota:
     """Count what a user's renders take."""
     renders = select(func.count()).select_from(schema.jobs)
     renders = renders.where(*_page_renders(user_id, ""), _J.status.in_(OWED_STATUSES))
-    seconds = select(func.coalesce(func.sum(_J.video_s), 0.0))
-    seconds = seconds.where(_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
     return RenderQuota(
         renders=connection.execute(renders).scalar_one(),
-        video_s=connection.execute(seconds).scalar_one(),
+        video_s=queued_video_s(connection, user_id),
         stored_bytes=count_stored(connection, user_id),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, not_, or_, select, update
+from sqlalchemy import Connection, Select, Table, and_, case, delete, func, insert, not_, or_, select, tuple_, update
 
 from koda_ray.errors import KodaError
 from koda_ray.events import EPHEMERAL, Envelope
@@ -29,10 +29,12 @@ from koda_ray.state.rows import body_hash, columns, envelope, one_page, record
 from koda_ray.state.sql_charges import close_charges
 from koda_ray.state.sql_inbox import take_out
 
-__all__ = ["SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
+__all__ = ["PRUNED_AT_ONCE", "SqlParts", "add_events", "envelope_rows", "fenced", "put_command"]
 
 _E = schema.events.c
 _STREAMS = 500
+PRUNED_AT_ONCE = 5_000
+"""How many events are removed in one transaction."""
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -177,8 +179,13 @@ class SqlParts:
 
     async def prune_events(self, before: datetime) -> int:
         """Remove events that a later one has made worthless; return how many. Numbers of the others stay."""
-        statement = delete(schema.events).where(schema.IS_EPHEMERAL, _E.at < before)
-        return await self._database.write(lambda connection: connection.execute(statement).rowcount)
+        some = select(_E.stream_id, _E.seq).where(schema.IS_EPHEMERAL, _E.at < before).limit(PRUNED_AT_ONCE)
+        statement = delete(schema.events).where(tuple_(_E.stream_id, _E.seq).in_(some))
+        removed, last = 0, PRUNED_AT_ONCE
+        while last == PRUNED_AT_ONCE:  # others write between one piece and the next
+            last = await self._database.write(lambda connection: connection.execute(statement).rowcount)
+            removed += last
+        return removed
 
 
 def _rest_of(stream_id: str, after: int) -> Select[Any, int, Any]:

@@ -11,11 +11,11 @@ import pytest
 
 from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.session import HELD_S, Session
-from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound, StorageError
+from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, LimitReached, NotFound, StorageError
 from koda_ray.events import Envelope
 from koda_ray.state.charges import Amounts, Reserve
 from koda_ray.state.records import Batch, CommandRecord
-from koda_ray.types import Execution, new_id, now
+from koda_ray.types import Execution, Preview, new_id, now
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.state import records
@@ -49,6 +49,20 @@ async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_w
         found = await world.store.find_command(row, each.key)
         assert found is not None and (found.id, found.result) == (each.id, {"phase": "executing", "owes": None})
         assert await session.intake.take(each.key) == found
+
+
+async def test_a_final_video_is_refused_at_once_where_too_much_of_its_user_waits(world: SessionWorld) -> None:
+    shown = Preview(video_url="v", job_id="job-p", bundle="b", duration=4.0)
+    row = await world.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
+
+    async def accept(most_s: float) -> CommandRecord:
+        asked = new_command(session_id=row, user_id="local", name="accept", body={}, key="accept")
+        return (await record_command(world.store, asked, most_video_s=most_s))[0]
+
+    with pytest.raises(LimitReached, match="KODA_USER_RENDER_S"):
+        await accept(3.9)
+    assert await world.store.inbox(row) == []
+    assert (await accept(4.0)).result == {"phase": "preview", "owes": "render_final"}
 
 
 async def left_rendering(world: SessionWorld, session_id: str) -> str:

@@ -5,7 +5,7 @@ on a node of its own, which no work is put on; all work is on the first. What is
 under way:
 
 - ``link``: a second node joins, then the first one's link is taken down: nothing is closed, nobody is told, and what it
-  runs goes on running without a way to anybody
+  runs goes on running without a way to anybody; once others have the work, the link is taken up again, with all of it
 - ``machine``: as that, but everything on the first node is killed
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
@@ -26,7 +26,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -61,16 +61,27 @@ from tests.cluster.worn import WORN
 from tests.state import records
 
 AWAY_S, SHORT_S = 10.0, 3.0
-KINDS = ("ray::_SessionHost", "ray::_CoordinatorHost", "ray::_capture")
+KINDS = {"session": "ray::_SessionHost", "coordinator": "ray::_CoordinatorHost", "capture": "ray::_capture"}
 """How the processes of a session, of renders' coordinators and of captures are called."""
+_STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
+"""Those that would work on for as long as nothing ends them."""
+_TURNS, _THERE_S = 2, 20.0
+_SAID = 3
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
 
 
 async def lose_one(
-    world: World, first: CutMachine, join: Callable[[], CutMachine], lose: Callable[[], None]
+    world: World, first: CutMachine, join: Callable[[], CutMachine], *, comes_back: bool
 ) -> dict[str, Any]:
-    """Put work on the first machine, have another join, and lose the first one."""
+    """Put work on the first machine, have another join, and lose the first one.
+
+    Args:
+        world: Where.
+        first: All the work is on it.
+        join: Starts the other.
+        comes_back: Whether it is cut off, and is there again while what it had goes on elsewhere; else it is killed.
+    """
     store = world.store
     async with at_work(world) as (session, job):
         second = join()
@@ -82,7 +93,8 @@ async def lose_one(
         before, held = await store.get_session(session), await store.get_job(job)
         assert held.status == "running", held.status
         units = len(await store.chunks(job))
-        await asyncio.to_thread(lose)
+        had = await asyncio.to_thread(first.processes, _STAY)
+        await asyncio.to_thread(first.cut if comes_back else first.kill)
         began = time.monotonic()
 
         async def render_taken() -> bool:
@@ -98,18 +110,58 @@ async def lose_one(
             comes_true(janitor_answers, "there is a janitor"),
         )
         still_alive = await asyncio.to_thread(first.is_alive)
-        await comes_true(render_goes_on, "the render has one unit more")
-        next_unit_s = time.monotonic() - began
+        taken = await store.get_session(session)
+        waited_s = time.monotonic() - began
+        going_on = asyncio.create_task(comes_true(render_goes_on, "the render has one unit more"))
+        back_again = await come_back(world, first, session, had) if comes_back else {}
+        next_unit_s = waited_s + await going_on
         done, after = await world.over(job), await store.get_session(session)
     return {
+        **back_again,
+        **await world.account(),
         "session_s": back[0],
         "render_taken_s": back[1],
         "janitor_s": back[2],
         "render_unit_s": next_unit_s,
         "ray_took_it_for_alive": still_alive,
         "session_epochs": [before.epoch, after.epoch],
+        "same_host_since": after.host == taken.host,
+        "events": [event.seq for event in await store.events(session)],
         "render": done,
     }
+
+
+async def come_back(world: World, first: CutMachine, session: str, had: Sequence[psutil.Process]) -> dict[str, Any]:
+    """Give a machine its link again, with what it ran still running, and speak to its session meanwhile.
+
+    Args:
+        world: Where.
+        first: The machine.
+        session: What was on it, and is elsewhere by now.
+        had: Its processes that do not end by themselves; all are to end now.
+    """
+    still = [process for process in had if _lives(process)]
+    await asyncio.to_thread(first.mend)
+
+    async def ended() -> bool:
+        return not any(map(_lives, had))
+
+    async def say() -> None:
+        for _ in range(_SAID):
+            await world.say(session)
+
+    ended_s, _ = await asyncio.gather(comes_true(ended, "what ran on the machine that is back ends"), say())
+    await world.say(session)
+    janitor_s = await comes_true(janitor_answers, "there is a janitor, still")
+    return {"ran_on": len(still), "ended_s": ended_s, "janitor_again_s": janitor_s}
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether a process runs; one whose parent is gone stays a zombie here."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachine]) -> dict[str, Any]:
@@ -146,6 +198,7 @@ async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachin
         await asyncio.to_thread(first.kill)
         done, row = await world.over(job), await store.get_session(session)
     return {
+        **await world.account(),
         "no_new_work_s": no_new_work_s,
         "session_left_s": left_s,
         "render_taken_s": taken_s,
@@ -264,15 +317,23 @@ async def lose_for_a_while(
 
 
 async def kill_processes(world: World, times: int) -> dict[str, Any]:
-    """Put work on the machine, and kill in turns the session's process, the coordinator's, and one that captures."""
+    """Put work on the machine, and kill in turns the session's process, the coordinator's, and one that captures.
+
+    Args:
+        world: Where.
+        times: How often each.
+    """
     store = world.store
     killed: list[str] = []
     async with at_work(world) as (session, job):
-        for number in range(times):
-            kind = KINDS[number % len(KINDS)]
+        for number in range(_TURNS * times * len(KINDS)):  # now and then none is there in its turn
+            kind = [*KINDS][number % len(KINDS)]
+            if killed.count(kind) >= times:
+                continue
+            found = await asyncio.to_thread(_find, KINDS[kind])
             speaking = asyncio.create_task(world.say(session))  # what is on its way is in danger as well
             await asyncio.sleep(number % 4 * 0.05)
-            killed += [kind] * await asyncio.to_thread(_kill_one, kind)
+            killed += [kind] * _kill(found)
             await speaking
             if (await store.get_job(job)).status in OVER:
                 job = await world.render()
@@ -280,14 +341,24 @@ async def kill_processes(world: World, times: int) -> dict[str, Any]:
     return {**await world.account(), "killed": killed, "render": done}
 
 
-def _kill_one(kind: str) -> int:
-    """Kill a process of Ray's by what it works on; return how many there were."""
-    for process in psutil.process_iter(["cmdline"]):
-        if (process.info["cmdline"] or [""])[0].startswith(kind):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-                return 1
-    return 0
+def _find(title: str) -> psutil.Process | None:
+    """Return a process of Ray's by what it works on; where there is none for long, None."""
+    until = time.monotonic() + _THERE_S
+    while time.monotonic() < until:
+        for process in psutil.process_iter(["cmdline"]):
+            if (process.info["cmdline"] or [""])[0].startswith(title):
+                return process
+        time.sleep(0.05)
+    return None
+
+
+def _kill(process: psutil.Process | None) -> bool:
+    """Kill a process; return whether it was there."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process is not None:
+            process.kill()
+            return True
+    return False
 
 
 async def main(loss: str, times: str = "1") -> None:
@@ -295,7 +366,7 @@ async def main(loss: str, times: str = "1") -> None:
 
     Args:
         loss: What.
-        times: How often, where it comes back.
+        times: How often, where it comes back; of processes, each kind so often.
     """
     network()
     with postgres.serve() as server:
@@ -350,9 +421,9 @@ async def main(loss: str, times: str = "1") -> None:
         world = World(settings, store)
         match loss:
             case "link":
-                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), first.cut)
+                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=True)
             case "machine":
-                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), first.kill)
+                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=False)
             case "spot":
                 seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
             case "head":

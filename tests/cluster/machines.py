@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 import ray
 from moto.server import ThreadedMotoServer
 
@@ -102,6 +103,20 @@ class CutMachine:
     def cut(self) -> None:
         """Take its link down."""
         _ip(f"link set {self._link} down")
+
+    def mend(self) -> None:
+        """Take its link up again."""
+        _ip(f"link set {self._link} up")
+
+    def processes(self, kinds: Sequence[str]) -> list[psutil.Process]:
+        """Return those of its processes whose title begins with one of some words."""
+        found: list[psutil.Process] = []
+        for pid in self._pids():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                if (process.cmdline() or [""])[0].startswith(tuple(kinds)):
+                    found.append(process)
+        return found
 
     def kill(self) -> None:
         """Kill everything that it runs, for good."""

@@ -77,6 +77,7 @@ class ScriptedDirectory:
     hold: set[str] = field(default_factory=set)
     asks: bool = True
     most_awake: int | None = None
+    most_video_s: float | None = None
     fork_quota: SessionQuota | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
@@ -105,7 +106,9 @@ class ScriptedDirectory:
         if self.deaf is not None:  # until it is set
             await self.deaf.wait()
         asked = new_command(session_id=session_id, user_id=user_id, name=name, body=body, key=key)
-        recorded, waits = await record_command(self.store, asked, most_awake=self.most_awake)
+        recorded, waits = await record_command(
+            self.store, asked, most_awake=self.most_awake, most_video_s=self.most_video_s
+        )
         if not waits:
             return recorded
         order = parse_command(name, body)

@@ -14,7 +14,8 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, LimitReached, NotFound
 from koda_ray.serve.quotas import SPARE_REQUESTS
-from koda_ray.types import now
+from koda_ray.types import Preview, now
+from tests.state import records
 
 from .test_assets import picture
 from .test_batches import PAGE
@@ -234,6 +235,27 @@ async def test_seconds_of_video_waiting_and_bytes_stored(tmp_path: Path) -> None
         assert is_refused(await http.post("/v1/sessions", json=asked, headers=head("ada")))
         assert (await http.delete(f"/v1/renders/{first['id']}", headers=head("ada"))).status_code == 204
         assert (await render("ada", SMALL)).status_code == 202
+
+
+async def test_seconds_of_video_that_sessions_are_asked_for(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=KEYS, KODA_USER_RENDER_S=10) as koda,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
+    ):
+
+        async def final(user: str, seconds: float) -> httpx.Response:
+            shown = Preview(video_url="v", job_id="job-p", bundle="b", duration=seconds)
+            session = await records.new_session(
+                koda.store, user, phase="preview", execution={}, plan_accepted=True, preview=shown
+            )
+            koda.directory.hold.add("render_final")
+            return await http.post(f"/v1/sessions/{session.id}/accept", json={}, headers=head(user))
+
+        assert (await final("ada", 6.0)).status_code == 202
+        refused = await final("ada", 6.0)
+        assert is_refused(refused) and "KODA_USER_RENDER_S" in refused.json()["detail"]
+        assert (await final("bob", 6.0)).status_code == 202
+        assert (await final("ada", 4.0)).status_code == 202
 
 
 async def test_a_new_render_does_not_overtake_one_that_waits(tmp_path: Path) -> None:

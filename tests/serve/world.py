@@ -126,7 +126,9 @@ async def world(
     await store.open()
     storage = Storage.from_settings(made)
     quota = SessionQuota(sessions=made.max_sessions_per_user or None)
-    directory = ScriptedDirectory(store, storage, most_awake=made.user_sessions, fork_quota=quota)
+    directory = ScriptedDirectory(
+        store, storage, most_awake=made.user_sessions, most_video_s=made.user_render_s, fork_quota=quota
+    )
     deps = ApiDeps(
         settings=made,
         store=store,

@@ -10,6 +10,7 @@ import pytest
 
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, Fenced
+from koda_ray.state import sql_charges
 from koda_ray.state.charges import Accrue, Bound, ChargedPart, Refund, Release, Reserve, Settle
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
@@ -182,6 +183,15 @@ class ChargeConformance:
         assert await store.close_charges(now() + timedelta(seconds=1)) == 0
         assert {one.id: one.status for one in await store.charges(mine.id)} == {"a": "refunded", box.id: "settled"}
         assert all((one.held, one.spent) == ({}, {"sandbox_ms": 5_000}) for one in await store.accounts("ann"))
+
+    async def test_so_much_is_closed_in_one_transaction(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sql_charges, "CLOSED_AT_ONCE", 2)
+        sessions = [await active_session(store) for _ in range(5)]
+        for mine in sessions:
+            begin = Reserve(id=f"of-{mine.id}", kind="model", amounts=TOKENS, bounds=records.bounds(mine))
+            await store.commit(mine.id, 1, Batch(charges=[begin]))
+        assert await store.close_charges(now() + timedelta(seconds=1)) == 5
+        assert {one.status for mine in sessions for one in await store.charges(mine.id)} == {"refunded"}
 
     async def test_what_nobody_went_on_with_is_opened_again_by_whoever_does(self, store: Store) -> None:
         mine = await active_session(store)

@@ -10,6 +10,7 @@ import pytest
 
 from koda_ray.errors import Fenced, NotFound
 from koda_ray.events import NewEvent
+from koda_ray.state import sql_parts
 from koda_ray.state.records import Batch, SessionLabel
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -66,6 +67,14 @@ class EventConformance:
         assert [(event.seq, event.type) for event in await store.events(mine.id, after=1)] == [(3, "message")]
         made = await store.commit(mine.id, 1, Batch(events=[say("next")]))
         assert made[0].seq == 5
+
+    async def test_so_many_are_pruned_in_one_transaction(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sql_parts, "PRUNED_AT_ONCE", 2)
+        mine = await active_session(store)
+        chunk = NewEvent(type="code_chunk", data={"delta": "x"})
+        await store.commit(mine.id, 1, Batch(events=[chunk, say("keep"), *[chunk] * 4]))
+        assert await store.prune_events(now() + timedelta(minutes=1)) == 5
+        assert [event.type for event in await store.events(mine.id, after=1)] == ["message"]
 
     async def test_the_rest_of_a_log_is_counted_and_its_last_gap_found(self, store: Store) -> None:
         async def rest(stream_id: str, after: int = 0) -> tuple[int, int, int, int]:

@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from koda_ray.errors import Conflict, LimitReached, NotFound, Unavailable
 from koda_ray.state.lookout import Newest
 from koda_ray.state.past import ForkedSession, Past
-from koda_ray.state.records import Batch, JobRecord, RenderQuota, SessionQuota, SessionRecord
+from koda_ray.state.records import Batch, CommandRecord, JobRecord, RenderQuota, SessionQuota, SessionRecord
 from koda_ray.state.store import Store
-from koda_ray.types import new_id, now
+from koda_ray.types import Output, Preview, new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
 from tests.state.conformance.history import forked
@@ -206,6 +206,46 @@ class ShareConformance:
         )
         with pytest.raises(LimitReached):
             await stores[0].create_job(video(seconds=0.1), quota=quota)
+
+    @pytest.mark.quick
+    async def test_final_videos_that_sessions_are_asked_for_are_among_them(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        shown = Preview(video_url="v", job_id="job-p", bundle="b", duration=10.0)
+        sessions = [await new_session(stores[0], phase="preview", preview=shown) for _ in range(4)]
+
+        def judge(row: SessionRecord, waiting: object) -> dict[str, JsonValue]:
+            return {"owes": "render_final"}
+
+        async def accept(index: int, most_s: float = 25.0) -> CommandRecord:
+            asked = records.command(sessions[index], name="accept")
+            return (await stores[index % 2].receive(asked, judge, most_video_s=most_s))[0]
+
+        made = await asyncio.gather(*(accept(index) for index in range(4)), return_exceptions=True)
+        refused = [each for each in made if isinstance(each, LimitReached)]
+        assert len(refused) == 2 and refused[0].status == 429 and "KODA_USER_RENDER_S" in refused[0].message, made
+        (one, two), (out, _) = (
+            [index for index, each in enumerate(made) if isinstance(each, LimitReached) is no] for no in (False, True)
+        )
+        assert await accept(one) == made[one], "a repeat is no other"
+        assert await stores[0].inbox(sessions[out].id) == [], "nothing of what is refused is left"
+        plain, _ = await stores[0].receive(
+            records.command(sessions[out], "plain"), lambda row, waiting: {"owes": None}, most_video_s=1.0
+        )
+        assert plain.key == "plain", "what asks for no video is taken"
+        page = dataclasses.replace(records.job(), kind="render", video_s=6.0)
+        with pytest.raises(LimitReached):
+            await stores[1].create_job(page, quota=RenderQuota(video_s=25.0))
+        owing = sessions[one].state.model_copy(update={"owes": "render_final", "output": Output(job_id="job-f")})
+        row = await stores[0].activate(sessions[one].id, host="h", lease_until=now() + SOON)
+        await stores[0].commit(row.id, row.epoch, Batch(command=made[one], state=owing))
+        with pytest.raises(LimitReached):
+            await accept(out)
+        final = dataclasses.replace(
+            records.job(), id="job-f", session_id=row.id, kind="final", status="running", video_s=10.0
+        )
+        await stores[0].commit(row.id, row.epoch, Batch(jobs=[final]))
+        assert (await accept(out, 30.0)).name == "accept", "what was begun is not counted a second time"
+        assert two != one
 
     @pytest.mark.quick
     async def test_who_has_stored_as_much_as_one_may_begins_nothing_more(self, store: Store) -> None:
