@@ -43,11 +43,11 @@ def results_of(job: JobRecord) -> set[str]:
 
 async def each_job(store: Store, user_id: str) -> AsyncGenerator[JobRecord]:
     """Go through all jobs of a user, newest first, with one piece of them read at a time."""
-    place: tuple[datetime, str] | None = None
-    while found := await store.list_jobs(user_id=user_id, limit=_AT_ONCE, before=place):
+    cursor: tuple[datetime, str] | None = None
+    while found := await store.list_jobs(user_id=user_id, limit=_AT_ONCE, before=cursor):
         for job in found:
             yield job
-        place = found[-1].created_at, found[-1].id
+        cursor = found[-1].created_at, found[-1].id
 
 
 async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
