@@ -12,7 +12,7 @@ from koda_ray.actors.answering import Lost, answer_or_lost
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(answering, "_LOOK_S", 0.01)
 
 
 async def test_an_answer_is_waited_for_as_long_as_somebody_is_there() -> None:

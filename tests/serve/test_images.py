@@ -147,7 +147,7 @@ class TestDockerfiles:
     async def test_this_machine_builds_none(
         self, http: httpx.AsyncClient, provider: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(DockerProvider, "place", None)  # nobody gets as far as to ask the engine
+        monkeypatch.setattr(DockerProvider, "location", None)  # nobody gets as far as to ask the engine
         data = zip_of([("Dockerfile", FILE, _BUILT)])
         answer = await http.post("/images", params={"name": "own", "provider": provider}, content=data)
         assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
