@@ -11,7 +11,7 @@ export interface Draft extends Note {
 
 /** What shows the picture that is pointed at. */
 export interface Stage {
-  seek: (time: number) => void;
+  show: (note: Note) => void;
   point: () => void;
 }
 

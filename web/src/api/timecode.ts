@@ -26,3 +26,22 @@ export function readTime(text: string, fps: number): number | undefined {
   const parts = /^(?:(\d+):)?(\d+(?:\.\d*)?|\.\d+)\s*s?$/.exec(typed);
   return parts ? Number(parts[1] ?? 0) * 60 + Number(parts[2]) : undefined;
 }
+
+const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120];
+const MOST_LABELS = 8;
+
+/** Where a timeline's labels and its ticks between them stand, in seconds: 3 to 8 labels, whatever its length. */
+export function ruled(duration: number): { labels: number[]; ticks: number[] } {
+  const step = STEPS_S.find((each) => duration / each < MOST_LABELS) ?? Math.ceil(duration / MOST_LABELS);
+  const count = Math.floor(duration / step + NEARLY);
+  const labels = Array.from({ length: count + 1 }, (_, at) => Number((at * step).toFixed(3)));
+  const parts = [1, 10].includes(step) || step === 0.1 ? 5 : 4;
+  const ticks = Array.from({ length: Math.floor((duration / step) * parts + NEARLY) + 1 }, (_, at) => at);
+  return { labels, ticks: ticks.filter((at) => at % parts > 0).map((at) => Number(((at * step) / parts).toFixed(4))) };
+}
+
+/** A time on a timeline, as short as it can be: 0.5, 4, 1:30. */
+export function mark(seconds: number): string {
+  if (seconds < 60) return String(Number(seconds.toFixed(2)));
+  return `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, '0')}`;
+}

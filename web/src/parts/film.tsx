@@ -1,5 +1,5 @@
 import { Volume2, VolumeX } from 'lucide-react';
-import { useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { type ReactNode, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import type { Schemas } from '../api/client';
 import { Reel } from '../api/reel';
 import { pictureOf } from '../api/still';
@@ -15,14 +15,17 @@ interface Shown {
   fps: number;
   scenes: Schemas['Plan']['scenes'];
   wide: number;
-  isOld?: boolean;
+  /** What is said over it, where it is not what it is going to be. */
+  stale?: string | undefined;
+  /** What else can be done with it. */
+  tools?: ReactNode;
   gone: () => void;
   /** What moves it, where somebody else wants to know of that. */
   reel?: Reel;
 }
 
 /** A video, moved by frames as the live page is. */
-export function Film({ src, poster, label, name, duration, fps, scenes, wide, isOld = false, gone, reel: given }: Shown) {
+export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, gone, reel: given }: Shown) {
   const video = useRef<HTMLVideoElement>(null);
   const reel = useMemo(() => given ?? new Reel(fps), [given, fps]);
   const { time, playing } = useSyncExternalStore(reel.watch, () => reel.shown);
@@ -46,14 +49,17 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, is
       moved={{ time, duration: length, fps, playing, seek: reel.seek, play: reel.play, pause: reel.pause }}
       still={() => pictureOf(video.current, src)}
       tools={
-        <button type="button" className={ICON} aria-label="Sound" aria-pressed={!muted} title="Sound" onClick={() => setMuted(!muted)}>
-          {muted ? <VolumeX aria-hidden className="size-4" /> : <Volume2 aria-hidden className="size-4" />}
-        </button>
+        <>
+          {tools}
+          <button type="button" className={ICON} aria-label="Sound" aria-pressed={!muted} title="Sound" onClick={() => setMuted(!muted)}>
+            {muted ? <VolumeX aria-hidden className="size-4" /> : <Volume2 aria-hidden className="size-4" />}
+          </button>
+        </>
       }
     >
       <video
         ref={attach}
-        className={`size-full object-contain ${isOld ? 'opacity-50' : ''}`}
+        className={`size-full object-contain ${stale ? 'opacity-50' : ''}`}
         src={src}
         poster={poster}
         playsInline
@@ -66,7 +72,7 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, is
         onEnded={reel.ended}
         onError={failed}
       />
-      {isOld && <p className="absolute top-3 left-3 rounded-lg bg-panel px-2.5 py-1 text-sm">As it was before; a new one is being made</p>}
+      {stale && <p className="absolute top-2 left-2 max-w-[calc(100%-1rem)] rounded-lg bg-panel px-2.5 py-1 text-sm sm:top-3 sm:left-3">{stale}</p>}
     </Screen>
   );
 }

@@ -1,29 +1,42 @@
 import { Keyboard } from 'lucide-react';
-import { useEffect, useRef, useState } from 'react';
+import { type RefObject, useEffect, useRef, useState } from 'react';
 import { Button } from './button';
 import { Dialog } from './dialog';
 
 const SWITCHED_OFF = 'koda.single-keys-off';
-const KEYS: [key: string, does: string][] = [
-  ['1 – 9', 'Choose an answer'],
-  ['Enter', 'Send the answer; make what is planned'],
-  ['Ctrl Enter', 'Send what you typed'],
-  ['Space K', 'Play or pause'],
-  ['← →', 'A frame; with Shift a second'],
-  ['J L', 'Backwards, forwards; again: faster'],
-  ['I O X', 'Play from here, up to here, all'],
-  ['G', 'Go to a time or a frame'],
-  ['[ ]', 'The version before, the next one'],
-  ['C', 'Compare two versions; 1 – 4: how'],
-  ['P N', 'Point at something; note the whole frame'],
-  ['S', 'Save the frame as a picture'],
-  ['F', 'Full screen'],
-  ['D', 'Download the video'],
-  ['F2 Del', 'Rename, delete the animation one is at'],
-  ['Enter C Del', 'On a canvas: choose, connect, remove'],
-  ['Ctrl Z', 'Undo that something was deleted'],
-  ['Esc', 'Leave what you are in'],
-  ['?', 'This list'],
+const KEYS: [group: string, keys: [key: string, does: string][]][] = [
+  [
+    'On the stage',
+    [
+      ['Space K', 'Play or pause'],
+      ['Enter', 'Stop, and back to where it began'],
+      ['J L', 'Backwards, forwards; again: faster'],
+      ['← →', 'A frame; with Shift a second'],
+      ['↑ ↓', 'The scene before, the next one'],
+      ['Home End', 'The beginning, the end'],
+      ['I O X', 'Play from here, up to here, all'],
+      ['G', 'Go to a time or a frame'],
+      ['P N', 'Point at something; note the whole frame'],
+      ['S', 'Save the frame as a picture'],
+      ['F', 'Full screen'],
+    ],
+  ],
+  [
+    'Everywhere else',
+    [
+      ['1 – 9', 'Choose an answer'],
+      ['Enter', 'Send the answer; make what is planned'],
+      ['Ctrl Enter', 'Send what you typed'],
+      ['[ ]', 'The version before, the next one'],
+      ['C', 'Compare two versions; 1 – 4: how'],
+      ['D', 'Download the video'],
+      ['F2 Del', 'Rename, delete the animation one is at'],
+      ['Enter C Del', 'On a canvas: choose, connect, remove'],
+      ['Ctrl Z', 'Undo that something was deleted'],
+      ['Esc', 'Leave what you are in'],
+      ['?', 'This list'],
+    ],
+  ],
 ];
 export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
 const PRESSED = 'a, button, summary, input, video, [tabindex]';
@@ -41,23 +54,33 @@ export function isForThePage(event: KeyboardEvent): boolean {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (document.querySelector('dialog:modal') || (target instanceof Element && target.matches(TYPED_INTO))) return false;
   if (event.key === 'Enter' || event.key === ' ') return !(target instanceof Element && target.closest(PRESSED));
-  if (event.key.startsWith('Arrow')) return !(target instanceof Element && target.closest(MOVED_IN));
+  if (event.key.startsWith('Arrow') || event.key === 'Home' || event.key === 'End') return !(target instanceof Element && target.closest(MOVED_IN));
   return singleKeys.on();
 }
 
-/** Do something when a key is pressed on the page, for as long as there is something to do; `held`: again while it is held. */
-export function useKey(key: string, act: ((event: KeyboardEvent) => void) | undefined, { held = false } = {}) {
+interface When {
+  /** Again while it is held. */
+  held?: boolean;
+  /** Before anything else that the key would do. */
+  first?: boolean;
+  /** Only where nothing has the focus, or something in here: elsewhere the key does what it does in any page. */
+  within?: RefObject<HTMLElement | null> | undefined;
+}
+
+/** Do something when a key is pressed on the page, for as long as there is something to do. */
+export function useKey(key: string, act: ((event: KeyboardEvent) => void) | undefined, { held = false, first = false, within }: When = {}) {
   const now = useRef(act);
   now.current = act;
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() !== key.toLowerCase() || !now.current || !isForThePage(event)) return;
+      if (within && event.target !== document.body && !within.current?.contains(event.target as Node)) return;
       event.preventDefault();
       if (held || !event.repeat) now.current(event);
     };
-    document.addEventListener('keydown', pressed);
-    return () => document.removeEventListener('keydown', pressed);
-  }, [key, held]);
+    document.addEventListener('keydown', pressed, first);
+    return () => document.removeEventListener('keydown', pressed, first);
+  }, [key, held, first, within]);
 }
 
 export function Key({ name }: { name: string }) {
@@ -85,17 +108,24 @@ export function Keys() {
 function KeyList({ close }: { close: () => void }) {
   const [on, setOn] = useState(singleKeys.on);
   return (
-    <Dialog title="Keys" close={close} className="max-w-sm">
-      <dl className="mt-3 grid grid-cols-[auto_1fr] items-baseline gap-x-4 gap-y-2.5 text-sm">
-        {KEYS.map(([key, does]) => (
-          <div key={key} className="contents">
-            <dt>
-              <kbd className="rounded-md border border-line px-1.5 py-0.5 font-sans text-xs">{key}</kbd>
-            </dt>
-            <dd className="text-muted">{does}</dd>
-          </div>
+    <Dialog title="Keys" close={close} className="max-w-sm sm:max-w-3xl">
+      <div className="mt-3 grid gap-x-10 gap-y-6 sm:grid-cols-2">
+        {KEYS.map(([group, keys]) => (
+          <section key={group}>
+            <h3 className="mb-3 text-sm font-medium">{group}</h3>
+            <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-4 gap-y-2.5 text-sm">
+              {keys.map(([key, does]) => (
+                <div key={key} className="contents">
+                  <dt>
+                    <kbd className="rounded-md border border-line px-1.5 py-0.5 font-sans text-xs">{key}</kbd>
+                  </dt>
+                  <dd className="text-muted">{does}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
         ))}
-      </dl>
+      </div>
       <label className="mt-5 flex cursor-pointer items-center gap-2.5 border-t border-line pt-4 text-sm">
         <input
           type="checkbox"

@@ -14,6 +14,7 @@ interface Shown {
   name: string;
   wide: number;
   scenes: Scenes;
+  tools: ReactNode;
   leave: () => void;
 }
 
@@ -52,15 +53,18 @@ function Linked({ source, leave, ...page }: Shown & Source) {
   return link.data ? (
     <Page key={link.data.url} url={link.data.url} {...page} />
   ) : (
-    <Box wide={page.wide}>
-      <p role="status" className="text-muted">
-        Starting the page…
-      </p>
-    </Box>
+    <div className="space-y-2">
+      <Box wide={page.wide}>
+        <p role="status" className="text-muted">
+          Starting the page…
+        </p>
+      </Box>
+      <div className="flex justify-end">{page.tools}</div>
+    </div>
   );
 }
 
-function Page({ what, name, url, wide, scenes, still }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
+function Page({ what, name, url, wide, scenes, tools, still }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
   const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
   const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
@@ -81,6 +85,7 @@ function Page({ what, name, url, wide, scenes, still }: Omit<Shown & Source, 'le
         still={still}
         clear={page.clear}
         pick={page.pick}
+        tools={tools}
         meanwhile={
           <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
             The page is loading…

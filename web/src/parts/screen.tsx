@@ -2,8 +2,8 @@ import { Camera, Grid2x2, Maximize, MousePointerClick } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { Problem, type Schemas } from '../api/client';
 import type { Picked } from '../api/live';
-import type { Moved } from '../api/moved';
-import { type Draft, MOST, usePointing } from '../api/notes';
+import type { Moved, Range } from '../api/moved';
+import { type Draft, MOST, type Note, usePointing } from '../api/notes';
 import { cropped } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { stored } from './attached';
@@ -36,6 +36,7 @@ const unheard = () => () => {};
 export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, name, clear, pick, tools }: Props) {
   const whole = useRef<HTMLDivElement>(null);
   const toggler = useRef(() => {});
+  const ranged = useRef<Range>(undefined);
   const [isClear, setClear] = useState(false);
   const [taking, setTaking] = useState(false);
   const [problem, setProblem] = useState<Problem>();
@@ -72,20 +73,22 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     if (document.fullscreenElement) void document.exitFullscreen(); // what is to be said is typed below the picture
     const frame = frameAt(moved.time, moved.fps);
     const time = frame / moved.fps;
+    const { current: range } = ranged;
+    const when = range && frame >= range.from && frame < range.to ? { time: range.from / moved.fps, until: range.to / moved.fps } : { time };
     const { width, height } = pointing;
     const told = { ...(box ? { box } : {}), ...(text ? { element: text } : {}), ...(component ? { component } : {}), ...(source ? { source } : {}) };
     const part = box ? { x: box.x / width, y: box.y / height, width: box.width / width, height: box.height / height } : { x: 0, y: 0, width: 1, height: 1 };
-    pointing.notes.add({ time, frame, ...told }, async () => {
+    pointing.notes.add({ ...when, frame, ...told }, async () => {
       const picture = await cropped(await still(time), part);
       return (await stored(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
     });
   };
-  const now = useRef({ seek: (_: number) => {}, point });
-  now.current = { seek: (time) => moved?.seek(time), point };
+  const now = useRef({ show: (_: Note) => {}, point });
+  now.current = { show: ({ time, frame }) => moved?.seek(frame === undefined || frame === null ? time : frame / moved.fps), point };
   useEffect(() => {
     if (!pointing) return;
     const { notes: held } = pointing;
-    const stage = { seek: (time: number) => now.current.seek(time), point: () => now.current.point() };
+    const stage = { show: (note: Note) => now.current.show(note), point: () => now.current.point() };
     held.stage = stage;
     return () => {
       if (held.stage === stage) held.stage = undefined;
@@ -123,7 +126,20 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
       </div>
       <Said problem={problem} />
       {moved ? (
-        <Transport scenes={scenes} moved={moved} begun={begun} toggler={toggler} marks={notes.map(({ time }) => time)}>
+        <Transport
+          scenes={scenes}
+          moved={moved}
+          begun={begun}
+          toggler={toggler}
+          ranged={ranged}
+          marks={notes.map(({ time }) => time)}
+          stage={whole}
+          end={
+            <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
+              <Maximize aria-hidden className="size-4" />
+            </button>
+          }
+        >
           {pointing && (
             <button
               ref={pointer}
@@ -157,12 +173,12 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
               <Camera aria-hidden className={`size-4 ${taking ? 'breathing' : ''}`} />
             </button>
           )}
-          <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
-            <Maximize aria-hidden className="size-4" />
-          </button>
         </Transport>
       ) : (
-        meanwhile
+        <div className="flex items-center justify-between gap-3">
+          {meanwhile ?? <span />}
+          {tools}
+        </div>
       )}
     </div>
   );

@@ -1,10 +1,13 @@
-import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Pause, Play, Repeat, X } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from 'react';
+import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellipsis, Pause, Play, Repeat, X } from 'lucide-react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useRef, useState } from 'react';
 import type { Schemas } from '../api/client';
 import { type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
+import { KeepsPlace, putPlace, rangeOf, readPlace } from '../api/place';
+import { sceneBeside } from '../api/scenes';
 import { frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
 import { Scenes } from './scenes';
+import { Timeline } from './timeline';
 
 export const ICON =
   'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text disabled:opacity-50';
@@ -25,26 +28,50 @@ interface Props {
   begun?: unknown;
   /** Is given what plays and pauses. */
   toggler?: RefObject<() => void>;
+  /** Is given the part that is played. */
+  ranged?: RefObject<Range | undefined>;
   /** Times that are marked, in seconds. */
   marks?: readonly number[];
+  /** What it is in, whose keys some of its keys are. */
+  stage?: RefObject<HTMLElement | null>;
+  /** What else can be done with what is shown. */
   children?: ReactNode;
+  /** What is at the end, however narrow it is. */
+  end?: ReactNode;
 }
 
 /** Play, at any speed and in both directions, a part or all of it; go to a frame by slider, steps or scenes, or by typing where. */
-export function Transport({ moved, scenes, begun, toggler, marks = [], children }: Props) {
+export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], stage, children, end }: Props) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
-  const [set, change] = useState<Set>({ speed: 1, gear: 1, loop: true, range: undefined });
+  const keeps = useContext(KeepsPlace);
+  const [set, change] = useState<Set>(() => ({
+    speed: 1,
+    gear: 1,
+    loop: true,
+    range: keeps ? rangeOf(readPlace(window.location.search), fps, frames) : undefined,
+  }));
   const [told, tell] = useState('');
+  const [more, showMore] = useState(false);
+  const began = useRef(frame);
   const go = (to: number) => seek(Math.min(Math.max(to, 0), frames - 1) / fps);
   const alter = (what: Partial<Set>, plays: boolean) => {
     const next = { ...set, ...what };
     change(next);
+    if (plays && !playing) began.current = frame;
     if (plays) play(howOf(next, duration, fps));
   };
   const toggle = playing ? pause : () => alter({ gear: 1 }, true);
   if (toggler) toggler.current = toggle;
+  if (ranged) ranged.current = set.range;
+  useEffect(() => {
+    const { t } = keeps ? readPlace(window.location.search) : {};
+    if (t) go(Math.round(t * fps));
+  }, []);
+  useEffect(() => {
+    if (keeps && !playing) putPlace({ t: frame / fps, in: set.range && set.range.from / fps, out: set.range && set.range.to / fps });
+  }, [keeps, playing, frame, fps, set.range]);
   const shift = (direction: 1 | -1) => alter({ gear: shifted(set.gear, direction, playing) }, true);
   const mark = (what: 'in' | 'out') => {
     const range = marked(set.range, what, frame, frames);
@@ -66,55 +93,52 @@ export function Transport({ moved, scenes, begun, toggler, marks = [], children 
   useKey('x', set.range && clear);
   useKey('ArrowLeft', step, { held: true });
   useKey('ArrowRight', step, { held: true });
+  const scene = (by: -1 | 1) => {
+    const at = sceneBeside(scenes, frame / fps, by);
+    if (at !== undefined) go(frameAt(at, fps));
+  };
+  useKey('ArrowUp', scenes.length > 0 ? () => scene(-1) : undefined, { held: true, within: stage });
+  useKey('ArrowDown', scenes.length > 0 ? () => scene(1) : undefined, { held: true, within: stage });
+  useKey('Home', () => go(0), { within: stage });
+  useKey('End', () => go(frames - 1), { within: stage });
+  const back = () => go(began.current);
+  useKey('Enter', playing ? back : undefined, { first: true });
   const again = useRef(() => {});
   again.current = () => {
     if (playing && (set.speed !== 1 || set.gear !== 1 || !set.loop || set.range)) play(howOf(set, duration, fps));
   };
   useEffect(() => again.current(), [begun]);
-  const seconds = (event: KeyboardEvent) => {
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === 'Enter' && playing) back();
     if (!event.shiftKey || !event.key.startsWith('Arrow')) return;
     event.preventDefault();
     step({ key: ['ArrowLeft', 'ArrowDown'].includes(event.key) ? 'ArrowLeft' : 'ArrowRight', shiftKey: true });
   };
   const rate = rateOf(set.speed, set.gear);
   return (
-    <div className="space-y-1">
-      <div className="relative">
-        {set.range && (
-          <span
-            aria-hidden
-            className="absolute top-1/2 h-3 -translate-y-1/2 rounded-sm bg-accent opacity-30"
-            style={{ left: `${(set.range.from / frames) * 100}%`, width: `${((set.range.to - set.range.from) / frames) * 100}%` }}
-          />
-        )}
-        <input
-          type="range"
-          aria-label="Frame"
-          className="timeline relative"
-          min={0}
-          max={frames - 1}
-          step={1}
-          value={frame}
-          aria-valuetext={`frame ${frame} of ${frames}${sceneAt(time, scenes)}`}
-          onChange={({ target }) => go(Number(target.value))}
-          onKeyDown={seconds}
-        />
-        {marks.map((each, at) => (
-          <span
-            key={at}
-            aria-hidden
-            className="pointer-events-none absolute -top-1.5 grid size-4 -translate-x-1/2 place-items-center rounded-full bg-accent text-[0.625rem] font-medium text-on-accent"
-            style={{ left: `${(Math.min(frameAt(each, fps), frames - 1) / Math.max(1, frames - 1)) * 100}%` }}
-          >
-            {at + 1}
-          </span>
-        ))}
-      </div>
+    <div className="@container space-y-1">
+      <Timeline
+        frame={frame}
+        frames={frames}
+        duration={duration}
+        fps={fps}
+        said={`frame ${frame} of ${frames}${sceneAt(time, scenes)}`}
+        range={set.range}
+        marks={marks}
+        go={go}
+        keys={keys}
+      />
       {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(frameAt(to, fps))} />}
-      <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+      <div className="flex flex-wrap items-center gap-x-1 gap-y-1 @min-[26rem]:gap-x-3">
         <div className="flex items-center">
-          <button type="button" className={ICON} aria-label={playing ? 'Pause' : 'Play'} title="Space or K" onClick={toggle}>
-            {playing ? <Pause aria-hidden className="size-4 fill-current" /> : <Play aria-hidden className="size-4 fill-current" />}
+          <button
+            type="button"
+            className="mr-1 grid size-10 shrink-0 place-items-center rounded-full bg-text text-ground hover:opacity-85"
+            aria-label={playing ? 'Pause' : 'Play'}
+            title="Space or K; Enter: stop, and back to where it began"
+            onClick={toggle}
+          >
+            {playing ? <Pause aria-hidden className="size-4.5 fill-current" /> : <Play aria-hidden className="size-4.5 translate-x-px fill-current" />}
           </button>
           <button type="button" className={ICON} aria-label="A frame back" title="← (with Shift: a second)" onClick={() => go(frame - 1)}>
             <ChevronLeft aria-hidden className="size-4" />
@@ -126,7 +150,17 @@ export function Transport({ moved, scenes, begun, toggler, marks = [], children 
         <Readout key={playing ? 'plays' : 'stands'} time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
         {playing && set.gear !== 1 && <span className="text-sm text-accent tabular-nums">{`${rate < 0 ? '−' : ''}${Math.abs(rate)}×`}</span>}
         <span className="grow" />
-        <div className="flex items-center" role="group" aria-label="What is played">
+        <button
+          type="button"
+          className={`${ICON} aria-expanded:bg-sunken aria-expanded:text-text @min-[36rem]:order-2 @min-[45rem]:hidden`}
+          aria-label="More"
+          title="More"
+          aria-expanded={more}
+          onClick={() => showMore(!more)}
+        >
+          <Ellipsis aria-hidden className="size-4" />
+        </button>
+        <div className={`order-1 items-center @min-[36rem]:order-4 @min-[45rem]:order-1 @min-[45rem]:flex ${more ? 'flex' : 'hidden'}`} role="group" aria-label="What is played">
           {set.range && (
             <button
               type="button"
@@ -161,7 +195,8 @@ export function Transport({ moved, scenes, begun, toggler, marks = [], children 
             ))}
           </select>
         </div>
-        <div className="flex items-center">{children}</div>
+        <div className={`order-1 items-center @min-[36rem]:flex @min-[45rem]:order-2 ${more ? 'flex' : 'hidden'}`}>{children}</div>
+        <div className="flex items-center @min-[36rem]:order-3">{end}</div>
       </div>
       <p role="status" className="sr-only">
         {told}

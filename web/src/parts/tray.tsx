@@ -55,7 +55,7 @@ function One({ note, number, notes }: { note: Draft; number: number; notes: Note
   const remove = () => {
     notes.remove(note.key);
     if (note.picture) ask(`/v1/assets/${note.picture}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
-    notes.stage?.seek(note.time);
+    notes.stage?.show(note);
   };
   return (
     <li className="space-y-1.5 text-sm">
@@ -66,9 +66,10 @@ function One({ note, number, notes }: { note: Draft; number: number; notes: Note
           type="button"
           className="min-h-7 rounded-lg px-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
           title="Show this frame"
-          onClick={() => notes.stage?.seek(note.time)}
+          onClick={() => notes.stage?.show(note)}
         >
           {timecode(note.time)}
+          {note.until !== undefined && note.until !== null && ` – ${timecode(note.until)}`}
           <span className="sr-only">: show the frame of note {number}</span>
         </button>
         <button

@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { beginnings, rows, sceneBeside, standing } from './scenes';
+
+const scene = (number: number, title: string, duration: number) => ({ number, title, duration, description: '', animationNotes: '' });
+const SCENES = [scene(1, 'Drop in', 1.5), scene(2, 'Bounce', 2), scene(3, 'Rest', 1.5)];
+
+test('how far a scene is made is told by the ids of steps, else by titles', () => {
+  const steps = [
+    { id: 'v2-setup', label: 'Set up', status: 'done' as const },
+    { id: 'v2-scene-1', label: 'Erste Szene', status: 'done' as const },
+    { id: 's2', label: 'Second', status: 'active' as const },
+    { id: 'x', label: 'Animate: rest', status: 'active' as const },
+  ];
+  expect(standing(SCENES, steps)).toEqual(['done', 'active', 'active']);
+  expect(standing(SCENES, [{ id: 'tasks2', label: 'Other things', status: 'pending' }])).toEqual(['pending', 'pending', 'pending']);
+});
+
+test('one goes from scene to scene, backwards first to the beginning of the one that is shown', () => {
+  expect(beginnings(SCENES)).toEqual([0, 1.5, 3.5]);
+  expect([0, 1.5, 2, 4].map((time) => sceneBeside(SCENES, time, 1))).toEqual([1.5, 3.5, 3.5, undefined]);
+  expect([0, 1.5, 2, 4].map((time) => sceneBeside(SCENES, time, -1))).toEqual([undefined, 0, 1.5, 3.5]);
+});
+
+test('scenes stand in rows with room for each', () => {
+  const lengths = (count: number) => rows(Array.from({ length: count }, (_, at) => at)).map((row) => row.length);
+  expect([1, 4, 5, 8, 9, 15, 23].map(lengths)).toEqual([[1], [4], [3, 2], [4, 4], [3, 3, 3], [5, 5, 5], [5, 5, 5, 5, 3]]);
+});

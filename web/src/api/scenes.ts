@@ -1,0 +1,39 @@
+/** A plan's scenes: how far each is made, where each begins, and how they are laid out side by side. */
+import type { Schemas } from './client';
+
+export type Scene = Schemas['Plan']['scenes'][number];
+type Step = Schemas['Todo'];
+export type Stand = NonNullable<Step['status']>;
+
+const NEARLY = 1e-4;
+const IN_A_ROW = [4, 8, 15];
+const NAMED = /(?:^|[^a-z])(?:scene|s)[-_ ]?0*(\d+)$/i;
+
+/** How far each scene is made, as the steps tell: by their ids (`scene-2`, `s2`), else by the scene's title. */
+export function standing(scenes: readonly Scene[], steps: readonly Step[]): Stand[] {
+  return scenes.map(({ number, title }) => {
+    const named = steps.find(({ id }) => Number(NAMED.exec(id)?.[1]) === number);
+    const told = named ?? steps.find(({ label }) => title !== '' && label.toLowerCase().includes(title.toLowerCase()));
+    return told?.status ?? 'pending';
+  });
+}
+
+/** The time at which each scene begins, in seconds. */
+export function beginnings(scenes: readonly Scene[]): number[] {
+  let ends = 0;
+  return scenes.map(({ duration }) => (ends += duration) - duration);
+}
+
+/** Where the scene after the one that is shown begins, or the one before it: going back first leads to its own beginning. */
+export function sceneBeside(scenes: readonly Scene[], time: number, by: -1 | 1): number | undefined {
+  const all = beginnings(scenes);
+  return by > 0 ? all.find((begins) => begins > time + NEARLY) : all.findLast((begins) => begins < time - NEARLY);
+}
+
+/** Scenes in rows, as many as leave each of them room, in order, and about as many in each. */
+export function rows<S>(scenes: readonly S[]): S[][] {
+  const most = IN_A_ROW.findIndex((each) => scenes.length <= each);
+  const count = most < 0 ? Math.ceil(scenes.length / 5) : most + 1;
+  const each = Math.ceil(scenes.length / count);
+  return Array.from({ length: count }, (_, at) => scenes.slice(at * each, (at + 1) * each)).filter((row) => row.length > 0);
+}

@@ -1,0 +1,89 @@
+import { type KeyboardEvent, type PointerEvent, useState } from 'react';
+import type { Range } from '../api/moved';
+import { frameAt, mark, ruled, timecode } from '../api/timecode';
+
+/** Half of the thumb's width: a slider's ends are where its thumb can be, and everything over it stands with that. */
+const INSET_PX = 3;
+
+interface Props {
+  frame: number;
+  frames: number;
+  duration: number;
+  fps: number;
+  /** What is said of where it stands. */
+  said: string;
+  range: Range | undefined;
+  /** Times that are marked, in seconds. */
+  marks: readonly number[];
+  go: (frame: number) => void;
+  keys: (event: KeyboardEvent) => void;
+}
+
+/** Where one is: a slider under its seconds; a pointer over it says which frame and time are there. */
+export function Timeline({ frame, frames, duration, fps, said, range, marks, go, keys }: Props) {
+  const [over, setOver] = useState<number>();
+  const last = Math.max(1, frames - 1);
+  const place = (at: number) => `calc(${INSET_PX}px + ${Math.min(1, at / last)} * (100% - ${2 * INSET_PX}px))`;
+  const { labels, ticks } = ruled(duration);
+  const moved = ({ pointerType, currentTarget, clientX }: PointerEvent) => {
+    if (pointerType !== 'mouse') return;
+    const { left, width } = currentTarget.getBoundingClientRect();
+    setOver(Math.min(last, Math.max(0, Math.round(((clientX - left - INSET_PX) / (width - 2 * INSET_PX)) * last))));
+  };
+  return (
+    <div className="relative pt-4.5" onPointerMove={moved} onPointerLeave={() => setOver(undefined)}>
+      <div aria-hidden className="pointer-events-none absolute inset-x-0 top-0 h-4.5 text-[0.6875rem] leading-none text-muted tabular-nums select-none">
+        {ticks.map((each) => (
+          <span key={each} className="absolute bottom-0 h-1 w-px bg-line-strong opacity-50" style={{ left: place(each * fps) }} />
+        ))}
+        {labels.map((each, at) => (
+          <span key={each} className="absolute bottom-0 h-full" style={{ left: place(each * fps) }}>
+            <span className="absolute bottom-0 h-1.5 w-px bg-line-strong" />
+            <span className={`absolute top-0 whitespace-nowrap ${at === 0 ? '' : each * fps > last - fps / 4 ? '-translate-x-full' : '-translate-x-1/2'}`}>
+              {mark(each)}
+              {at === 0 && ' s'}
+            </span>
+          </span>
+        ))}
+      </div>
+      {range && (
+        <span
+          aria-hidden
+          className="absolute bottom-1.5 h-3 rounded-sm bg-accent opacity-30"
+          style={{ left: place(range.from), right: `calc(100% - ${place(range.to - 1)})` }}
+        />
+      )}
+      <input
+        type="range"
+        aria-label="Frame"
+        className="timeline relative"
+        min={0}
+        max={frames - 1}
+        step={1}
+        value={frame}
+        aria-valuetext={said}
+        onChange={({ target }) => go(Number(target.value))}
+        onKeyDown={keys}
+      />
+      {marks.map((each, at) => (
+        <span
+          key={at}
+          aria-hidden
+          className="pointer-events-none absolute top-1 grid size-4 -translate-x-1/2 place-items-center rounded-full bg-accent text-[0.625rem] font-medium text-on-accent"
+          style={{ left: place(frameAt(each, fps)) }}
+        >
+          {at + 1}
+        </span>
+      ))}
+      {over !== undefined && (
+        <span
+          aria-hidden
+          className="pointer-events-none absolute -top-3 z-10 -translate-x-1/2 rounded-md bg-text px-1.5 py-1 text-xs leading-none whitespace-nowrap text-ground tabular-nums"
+          style={{ left: `clamp(3.5rem, ${place(over)}, 100% - 3.5rem)` }}
+        >
+          {timecode(over / fps)} · f {over}
+        </span>
+      )}
+    </div>
+  );
+}
