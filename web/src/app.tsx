@@ -65,7 +65,7 @@ function Studio() {
     window.location.assign('/');
   };
   return (
-    <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 lg:px-10">
+    <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>

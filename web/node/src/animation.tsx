@@ -6,7 +6,7 @@ import { Idle } from './idle';
 import { Button, Said } from './parts';
 import type { AnimationData } from './request';
 import { Screen } from './screens';
-import { mood, type Mood, type NodeSession, phaseWords } from './session';
+import { mood, type Mood, type NodeSession, phaseWords, statusWords } from './session';
 
 interface Props {
   /** Its node's, so that what is begun in it is begun once, however often it is drawn anew. */
@@ -38,28 +38,30 @@ export function titleOf(session: NodeSession | undefined): string {
 }
 
 /** Where a node's session is, and whose turn it is. */
-export function useWhere(sessionId: string | undefined): { words: string; mood: Mood; title: string; session: NodeSession | undefined } {
+export function useWhere(sessionId: string | undefined): { words: string; said: string; mood: Mood; title: string; session: NodeSession | undefined } {
   const { session, gone } = useSeen(sessionId);
   const title = titleOf(session);
-  if (gone) return { words: 'Not there any more', mood: 'stopped', title, session };
+  const over = 'Not there any more';
+  if (gone) return { words: over, said: over, mood: 'stopped', title, session };
   const where = session?.state ?? { phase: 'idle' as const };
-  return { words: sessionId !== undefined && !session ? 'One moment' : session ? phaseWords(where) : 'Ready', mood: mood(where), title, session };
+  const words = sessionId !== undefined && !session ? 'One moment' : session ? phaseWords(where) : 'Ready';
+  return { words, said: session ? statusWords(session.state) : words, mood: mood(where), title, session };
 }
 
 /** Where it is, said aloud once it changes; what it was at first is not news. */
-export function PhaseLine({ words, mood: is, title }: { words: string; mood: Mood; title: string }) {
-  const first = useRef(words);
+export function PhaseLine({ words, said = words, mood: is, title }: { words: string; said?: string; mood: Mood; title: string }) {
+  const first = useRef(said);
   const isNews = useRef(false);
   useEffect(() => {
-    if (words !== first.current) isNews.current = true;
-  }, [words]);
+    if (said !== first.current) isNews.current = true;
+  }, [said]);
   return (
     <>
       <span className="koda-phase" data-mood={is}>
         {words}
       </span>
       <span role="status" className="koda-hidden">
-        {isNews.current || words !== first.current ? `${title}: ${words}` : ''}
+        {isNews.current || said !== first.current ? `${title}: ${said}` : ''}
       </span>
     </>
   );

@@ -233,7 +233,7 @@ function Failure(props: Props) {
   if (!error) return null;
   return (
     <>
-      <p className="koda-said">
+      <p role="alert" className="koda-said">
         {error.message} <code>{error.code}</code>
       </p>
       {error.canRetry && (

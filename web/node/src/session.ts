@@ -98,6 +98,15 @@ export function phaseWords({ phase, owes, approval }: Where): string {
   return (owes && OWED[owes]) || PHASES[phase];
 }
 
+/** Where a session is and what of it was finished last, as it is told to who does not see it. */
+export function statusWords({ execution, ...where }: Where & Pick<SessionState, 'execution'>): string {
+  const words = phaseWords(where);
+  const todos = execution?.todos ?? [];
+  const done = todos.filter(({ status }) => status === 'done');
+  const last = done.at(-1);
+  return where.owes === 'execute' && last ? `${words}: ${last.label}, done, ${done.length} of ${todos.length}` : words;
+}
+
 export type Mood = 'works' | 'waits' | 'finished' | 'stopped' | 'rests';
 
 /** Whose turn it is: at work, waiting for a person, finished, stopped, or none of these. */

@@ -1,11 +1,12 @@
-import { Film, Radio } from 'lucide-react';
+import { CircleDashed, Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { putPlace, readPlace } from '../api/place';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
 import { Live, Played } from './live';
-import { Scenes } from './scenes';
+import { Storyboard } from './storyboard';
 import { titleOf } from './title';
 
 interface Props {
@@ -14,26 +15,38 @@ interface Props {
   thinking: string;
   /** An older version that is looked at in place of what there is. */
   version?: VersionView | undefined;
+  versions: readonly VersionView[];
 }
 
-/** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a strip. */
-export function Stage({ session, progress, thinking, version }: Props) {
+/** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a storyboard. */
+export function Stage({ session, progress, thinking, version, versions }: Props) {
   const { state } = session;
   const [gone, setGone] = useState('');
-  const [wantsLive, setWantsLive] = useState(false);
+  const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
+  const wantLive = (wants: boolean) => {
+    setWantsLive(wants);
+    putPlace({ panel: wants ? 'live' : undefined });
+  };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
   const isLive = wantsLive && canBeLive;
   const final = state.output?.videoUrl ? state.output : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
+  const todos = state.execution?.todos ?? [];
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
+  const now = versions.find(({ current }) => current)?.number;
+  const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
   if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
+  const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
+  const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
+  const isPinned = Boolean(state.owes) && todos.length > 0;
+  const isOutside = live && !isLive && !isThere;
   return (
-    <figure className="space-y-3">
+    <figure className="space-y-2">
       {isLive ? (
-        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} leave={() => setWantsLive(false)} />
-      ) : shown?.jobId && gone !== shown.jobId ? (
+        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={() => wantLive(false)} />
+      ) : isThere ? (
         <Video
           key={shown.jobId}
           src={`/v1/sessions/${session.id}/video?job=${shown.jobId}`}
@@ -44,33 +57,50 @@ export function Stage({ session, progress, thinking, version }: Props) {
           fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
           scenes={scenes}
           wide={wide}
-          isOld={isOld}
+          stale={isOld ? (now ? `v${now} — v${next} is being made` : 'As it was before; a new one is being made') : undefined}
+          tools={live}
           gone={() => setGone(shown.jobId ?? '')}
         />
+      ) : scenes.length > 0 && !shown?.jobId ? (
+        <Storyboard scenes={scenes} todos={todos} wide={wide} />
       ) : (
-        <>
-          <div
-            className="picture bg-sunken"
-            style={{ '--wide': wide } as CSSProperties}
-          >
-            <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
-              {shown?.jobId
-                ? 'This video is not there any more. Render it again, or say what to change.'
-                : state.phase === 'error'
-                  ? 'There was nothing to see yet when this stopped.'
-                  : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
-            </p>
-          </div>
-          {scenes.length > 0 && <Scenes scenes={scenes} />}
-        </>
+        <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
+          <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
+            {shown?.jobId
+              ? 'This video is not there any more. Render it again, or say what to change.'
+              : state.phase === 'error'
+                ? 'There was nothing to see yet when this stopped.'
+                : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
+          </p>
+        </div>
       )}
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
           <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
         </div>
       )}
-      {canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => setWantsLive(!isLive)} />}
+      {(isPinned || isOutside) && (
+        <div className="flex min-h-6 items-center justify-between gap-3">
+          {isPinned ? <Pinned todos={todos} /> : <span />}
+          {isOutside && live}
+        </div>
+      )}
     </figure>
+  );
+}
+
+/** How far the work is, in a line that stays in view with the picture where the list of steps does not. */
+function Pinned({ todos }: { todos: readonly Schemas['Todo'][] }) {
+  const done = todos.filter(({ status }) => status === 'done').length;
+  const now = todos.find(({ status }) => status === 'active') ?? todos.find(({ status }) => status !== 'done');
+  return (
+    <p className="flex min-w-0 flex-1 items-center gap-2.5 text-sm lg:invisible">
+      <CircleDashed aria-hidden className="breathing size-4 shrink-0 text-accent" />
+      <span className="min-w-0 truncate">{now?.label ?? 'Nearly there'}</span>
+      <span className="shrink-0 text-muted tabular-nums">
+        {done} of {todos.length}
+      </span>
+    </p>
   );
 }
 
@@ -81,10 +111,11 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
   const [gone, setGone] = useState(false);
   const [plays, setPlays] = useState(false);
   const name = `${fileName(titleOf(session))}-v${version.number}`;
+  const page = <Switch plays={plays} title="The page as it was built then; nothing is started for it" toggle={() => setPlays(!plays)} />;
   return (
-    <figure className="space-y-3">
+    <figure className="space-y-2">
       {plays ? (
-        <Played sessionId={session.id} versionId={version.id} name={name} wide={wide} scenes={NO_SCENES} leave={() => setPlays(false)} />
+        <Played sessionId={session.id} versionId={version.id} name={name} wide={wide} scenes={NO_SCENES} tools={page} leave={() => setPlays(false)} />
       ) : gone ? (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">The video of this version is not there any more. Go back to it to render it again.</p>
@@ -99,11 +130,11 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
           fps={session.state.plan?.fps ?? 60}
           scenes={NO_SCENES}
           wide={wide}
-          isOld={false}
+          tools={page}
           gone={() => setGone(true)}
         />
       )}
-      <Switch plays={plays} title="The page as it was built then; nothing is started for it" toggle={() => setPlays(!plays)} />
+      {gone && !plays && <div className="flex justify-end">{page}</div>}
     </figure>
   );
 }
@@ -114,11 +145,11 @@ function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggl
     <button
       type="button"
       title={plays ? 'Back to the video' : title}
-      className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text"
+      className="inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text"
       onClick={toggle}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
-      {plays ? 'Back to the video' : 'See it live'}
+      <span className="@max-[52rem]:sr-only">{plays ? 'Back to the video' : 'See it live'}</span>
     </button>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import type { Send } from '../screens/session';
 import { Button } from './button';
@@ -15,8 +15,8 @@ export function takesChanges(state: NodeState): boolean {
   return !isAtWork(state) && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
 }
 
-/** What was said, and a place to say what should be different. */
-export function Talk({ session, send, busy }: { session: SessionView; send: Send; busy: boolean }) {
+/** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
+export function Talk({ session, send, busy, isBelow = false }: { session: SessionView; send: Send; busy: boolean; isBelow?: boolean }) {
   const { state } = session;
   const talk = useQuery<Schemas['TalkPage'], Problem>({
     queryKey: ['talk', session.id],
@@ -26,6 +26,12 @@ export function Talk({ session, send, busy }: { session: SessionView; send: Send
   const works = isAtWork(state);
   const changes = takesChanges(state);
   const begins = !works && state.phase === 'idle';
+  const field = useRef<HTMLTextAreaElement>(null);
+  const isStuck = state.phase === 'error' && !isAtWork(state) && state.error?.canRetry === false;
+  useEffect(() => {
+    // all that is left to do is to say something; whoever is elsewhere by now stays there
+    if (isStuck && document.activeElement === document.body) field.current?.focus({ preventScroll: true });
+  }, [isStuck]);
   const say = async (event?: FormEvent) => {
     event?.preventDefault();
     if (!words.trim() || busy) return;
@@ -35,34 +41,43 @@ export function Talk({ session, send, busy }: { session: SessionView; send: Send
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
-  const said = (talk.data?.messages ?? []).filter((each) => each.content.trim()).toReversed();
+  const said = (talk.data?.messages ?? []).filter((each) => each.content.trim());
+  const form = (works || changes || begins) && (
+    <form
+      onSubmit={(event) => void say(event)}
+      className="card flex items-end gap-2 p-2 focus-within:border-accent"
+    >
+      <textarea
+        ref={field}
+        aria-label={changes ? 'What should be different' : 'Say something'}
+        rows={isBelow ? 1 : 2}
+        className="block field-sizing-content max-h-40 w-full resize-none rounded-xl bg-transparent px-2.5 py-2 outline-none placeholder:text-muted"
+        placeholder={changes ? 'What should be different?' : begins ? 'What should move?' : 'Read at the next step…'}
+        value={words}
+        onChange={(event) => setWords(event.target.value)}
+        onKeyDown={keys}
+      />
+      <Button kind="main" type="submit" disabled={busy || !words.trim()} aria-label="Send" title="Ctrl+Enter" className="px-2.5">
+        <ArrowUp aria-hidden className="size-5" />
+      </Button>
+    </form>
+  );
+  const list = (
+    <ol className="space-y-4">
+      <Said who="You" words={state.prompt} />
+      {(isBelow ? said : said.toReversed()).map((each) => (
+        <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
+      ))}
+    </ol>
+  );
   return (
-    <section className="space-y-4" aria-labelledby="talk">
+    <section className={isBelow ? 'contents' : 'space-y-4'} aria-labelledby="talk">
       <h2 id="talk" className="sr-only">
         Talk
       </h2>
-      {(works || changes || begins) && (
-        <form onSubmit={(event) => void say(event)} className="card flex items-end gap-2 p-2 focus-within:border-accent">
-          <textarea
-            aria-label={changes ? 'What should be different' : 'Say something'}
-            rows={2}
-            className="block w-full resize-none rounded-xl bg-transparent px-2.5 py-2 outline-none placeholder:text-muted"
-            placeholder={changes ? 'What should be different?' : begins ? 'What should move?' : 'Read at the next step…'}
-            value={words}
-            onChange={(event) => setWords(event.target.value)}
-            onKeyDown={keys}
-          />
-          <Button kind="main" type="submit" disabled={busy || !words.trim()} aria-label="Send" title="Ctrl+Enter" className="px-2.5">
-            <ArrowUp aria-hidden className="size-5" />
-          </Button>
-        </form>
-      )}
-      <ol className="space-y-4">
-        <Said who="You" words={state.prompt} />
-        {said.map((each) => (
-          <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
-        ))}
-      </ol>
+      {!isBelow && form}
+      {list}
+      {isBelow && form && <div className="sticky bottom-0 z-10 -mx-4 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">{form}</div>}
     </section>
   );
 }

@@ -1,5 +1,5 @@
 import { Pencil, Pin } from 'lucide-react';
-import type { FormEvent } from 'react';
+import type { FormEvent, ReactNode } from 'react';
 import type { SessionView } from '../api/client';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
@@ -13,7 +13,7 @@ export function titleOf({ title, state }: SessionView): string {
   return title ?? state.prompt.split('\n')[0] ?? '';
 }
 
-export function Title({ session }: { session: SessionView }) {
+export function Title({ session, children }: { session: SessionView; children?: ReactNode }) {
   const [draft, setDraft, pencil] = useDraft();
   const label = useLabel(session.id);
   const title = titleOf(session);
@@ -27,7 +27,7 @@ export function Title({ session }: { session: SessionView }) {
   };
   if (draft !== undefined)
     return (
-      <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && leave()} className="space-y-2">
+      <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && leave()} className="w-full space-y-2">
         <h1 className="sr-only">{title}</h1>
         <div className="flex flex-wrap gap-2">
           <input
@@ -50,8 +50,10 @@ export function Title({ session }: { session: SessionView }) {
       </form>
     );
   return (
-    <div className="flex items-start gap-1">
-      <h1 className="mr-1 min-w-0 text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{title}</h1>
+    <div className="flex min-w-0 items-start gap-1">
+      <h1 className="mr-1 line-clamp-1 min-w-0 text-lg leading-8 font-semibold tracking-tight break-all lg:text-xl lg:leading-8" title={title.length > 60 ? title : undefined}>
+        {title}
+      </h1>
       <button
         ref={pencil}
         type="button"
@@ -63,6 +65,7 @@ export function Title({ session }: { session: SessionView }) {
         <Pencil aria-hidden className="size-4" />
       </button>
       <PinButton session={session} label="Pin it" className="size-8" />
+      {children}
     </div>
   );
 }

@@ -276,10 +276,12 @@ function Failure({ session, send, busy }: Props) {
   };
   return (
     <section className="card space-y-4 border-bad p-5" aria-labelledby="failure">
-      <h2 id="failure" className="font-semibold">
-        This stopped
-      </h2>
-      <p className="text-sm wrap-anywhere">{error.message}</p>
+      <div role="alert" className="space-y-4">
+        <h2 id="failure" className="font-semibold">
+          This stopped
+        </h2>
+        <p className="text-sm wrap-anywhere">{error.message}</p>
+      </div>
       {error.details && (
         <details className="text-sm">
           <summary className="min-h-6 cursor-pointer text-muted">Details</summary>

@@ -45,7 +45,8 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   const compared = one && other && `/s/${session.id}/compare?a=${one.id}&b=${other.id}`;
   const [, go] = useLocation();
   useKey('c', compared ? () => go(compared) : undefined);
-  if (versions.length === 0) return null;
+  const isOnly = versions.length === 1;
+  if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return null;
   const restore = async (version: VersionView) => {
     if (!(await send('rewind', { to: version.id }))) return;
     choose(undefined);
@@ -56,9 +57,9 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   };
   return (
     <section aria-labelledby="versions" className="space-y-3">
-      <div className="flex min-h-9 items-center justify-between">
+      <div className={isOnly ? 'sr-only' : 'flex min-h-9 items-center justify-between'}>
         <h2 id="versions" className="text-sm text-muted">
-          {versions.length === 1 ? 'One version' : `${versions.length} versions`}
+          {isOnly ? 'One version' : `${versions.length} versions`}
         </h2>
         {compared && (
           <Link href={compared} className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text" title={`Version ${one?.number} beside version ${other?.number} (C)`}>
@@ -66,13 +67,15 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
           </Link>
         )}
       </div>
-      <ul ref={list} className="relative -m-1 flex gap-3 overflow-x-auto p-1 pb-2">
-        {versions.map((each) => (
-          <li key={each.id} data-version={each.id} className="shrink-0">
-            <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />
-          </li>
-        ))}
-      </ul>
+      {!isOnly && (
+        <ul ref={list} className="relative -m-1 flex gap-3 overflow-x-auto p-1 pb-2">
+          {versions.map((each) => (
+            <li key={each.id} data-version={each.id} className="shrink-0">
+              <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />
+            </li>
+          ))}
+        </ul>
+      )}
       {chosen && (
         <Chosen key={chosen.id} session={session} version={chosen} restore={() => restore(chosen)} leave={() => choose(undefined)} busy={busy} />
       )}
@@ -87,6 +90,23 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
         )}
       </p>
     </section>
+  );
+}
+
+/** The version that there is, while it is the only one: a strip of one would only take room. */
+export function OnlyVersion({ version: { number, starred, note }, isOpen, toggle }: { version: VersionView; isOpen: boolean; toggle: () => void }) {
+  return (
+    <button
+      type="button"
+      aria-pressed={isOpen}
+      aria-label={[`Version ${number}`, note, starred && 'starred'].filter(Boolean).join(', ')}
+      title="The version that there is: its note, its star, and another way from here"
+      className="mt-1 inline-flex min-h-6 shrink-0 items-center gap-1 rounded-md border border-line px-1.5 text-xs text-muted tabular-nums hover:border-line-strong hover:text-text aria-pressed:border-accent aria-pressed:text-accent"
+      onClick={toggle}
+    >
+      v{number}
+      {starred && <Star aria-hidden className="size-3 fill-current" />}
+    </button>
   );
 }
 
@@ -136,13 +156,17 @@ interface ChosenProps {
 function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
   const label = useVersionLabel(session.id);
   const [, go] = useLocation();
+  const card = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    card.current?.scrollIntoView({ block: 'nearest' });
+  }, []);
   const fork = useMutation<Schemas['SessionCreated'], Problem>({
     mutationFn: () => command(session, 'fork', { at: version.id }) as Promise<Schemas['SessionCreated']>,
     onSuccess: ({ sessionId }) => go(`/s/${sessionId}`),
   });
   const starred = label.isPending && label.variables.starred !== undefined ? label.variables.starred : version.starred;
   return (
-    <div className="card space-y-3 p-4" onKeyDown={(event) => event.key === 'Escape' && !event.defaultPrevented && leave()}>
+    <div ref={card} className="card scroll-mb-4 space-y-3 p-4" onKeyDown={(event) => event.key === 'Escape' && !event.defaultPrevented && leave()}>
       <div className="flex items-center gap-1">
         <h3 className="mr-auto font-semibold">
           Version {version.number}

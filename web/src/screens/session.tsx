@@ -1,13 +1,15 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon, Workflow } from 'lucide-react';
-import { useEffect, useMemo } from 'react';
+import { useEffect, useMemo, useRef } from 'react';
 import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
+import { KeepsPlace } from '../api/place';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
-import { Phase, phaseWords } from '../parts/phase';
+import { useMedia, WIDE } from '../parts/media';
+import { Phase, statusWords } from '../parts/phase';
 import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
 import { Stage } from '../parts/stage';
@@ -15,7 +17,7 @@ import { isAtWork, takesChanges, Talk } from '../parts/talk';
 import { Title, titleOf } from '../parts/title';
 import { Tray } from '../parts/tray';
 import { Turn } from '../parts/turn';
-import { Versions } from '../parts/versions';
+import { OnlyVersion, Versions } from '../parts/versions';
 import { Missing } from './missing';
 
 export type Send = (name: CommandName, body?: object) => Promise<boolean>;
@@ -37,6 +39,8 @@ export function Session({ id }: { id: string }) {
   const isOld = chosen !== undefined && !chosen.current;
   const canPoint = session !== undefined && !isOld && (takesChanges(session.state) || isAtWork(session.state));
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
+  const isWide = useMedia(WIDE);
+  const onTop = useOnTop(session !== undefined);
   useEffect(() => {
     window.scrollTo(0, 0);
   }, []);
@@ -54,47 +58,79 @@ export function Session({ id }: { id: string }) {
     <>
       <title>{`${titleOf(session).slice(0, 60)} · koda`}</title>
       <p role="status" className="sr-only">
-        {phaseWords(state)}
+        {statusWords(state)}
       </p>
-      <div className="grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(22rem,27rem)]">
-        <div className="min-w-0 space-y-6">
+      <div className="flex flex-wrap items-center gap-x-5 gap-y-1 pb-3 lg:flex-nowrap lg:pb-4">
+        <Title session={session}>
+          <PutOnCanvas
+            sessionId={id}
+            title={titleOf(session)}
+            label="Put on a canvas"
+            className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+          >
+            <Workflow aria-hidden className="size-4" />
+          </PutOnCanvas>
+          {versions.length === 1 && versions[0] && (
+            <OnlyVersion version={versions[0]} isOpen={chosen !== undefined} toggle={() => choose(chosen ? undefined : versions[0]?.number)} />
+          )}
+        </Title>
+        <p className="flex max-w-full items-center gap-x-4 text-sm whitespace-nowrap text-muted lg:ml-auto lg:shrink-0">
+          <Phase state={state} />
+          {session.status === 'suspended' && (
+            <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
+              <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
+            </span>
+          )}
+          {state.group && (
+            <Link href={`/t/${state.group}`} className="text-accent underline underline-offset-4">
+              Take {state.options?.take}, beside the others
+            </Link>
+          )}
+          {offline && <span className="truncate" title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
+        </p>
+      </div>
+      <div className="flex flex-col gap-x-6 gap-y-5 lg:grid lg:grid-cols-[minmax(0,1fr)_clamp(20rem,30vw,27rem)] lg:grid-rows-[auto_1fr] xl:gap-x-10">
+        <div ref={onTop} className="stays min-w-0 max-lg:-mx-4 max-lg:px-4 sm:max-lg:-mx-6 sm:max-lg:px-6">
           <Pointing value={pointing}>
-            <Stage session={session} progress={progress} thinking={thinking} version={isOld ? chosen : undefined} />
+            <KeepsPlace value>
+              <Stage session={session} progress={progress} thinking={thinking} version={isOld ? chosen : undefined} versions={versions} />
+            </KeepsPlace>
           </Pointing>
+        </div>
+        <div className="min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1">
+          <div className={state.owes ? 'lg:sticky lg:top-4 lg:z-1 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto' : ''}>
+            <Turn session={session} progress={progress} thinking={thinking} send={send} busy={sending.isPending} />
+          </div>
+          <Said problem={sending.error} />
+          {isWide && <Talk session={session} send={send} busy={sending.isPending} />}
+        </div>
+        <div className="min-w-0 space-y-5">
           <Versions session={session} versions={versions} chosen={chosen} choose={choose} send={send} busy={sending.isPending} />
           <Tray notes={notes} send={(told) => send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} busy={sending.isPending} />
-          <div>
-            <Title session={session} />
-            <p className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">
-              <Phase state={state} />
-              {session.status === 'suspended' && (
-                <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
-                  <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
-                </span>
-              )}
-              {state.group && (
-                <Link href={`/t/${state.group}`} className="text-accent underline underline-offset-4">
-                  Take {state.options?.take}, beside the others
-                </Link>
-              )}
-              {offline && <span title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
-              <PutOnCanvas
-                sessionId={id}
-                title={titleOf(session)}
-                label="Put on a canvas"
-                className="-mx-2.5 inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 hover:bg-sunken hover:text-text"
-              >
-                <Workflow aria-hidden className="size-4" /> Put on a canvas
-              </PutOnCanvas>
-            </p>
-          </div>
         </div>
-        <div className="space-y-5">
-          <Turn session={session} progress={progress} thinking={thinking} send={send} busy={sending.isPending} />
-          <Said problem={sending.error} />
-          <Talk session={session} send={send} busy={sending.isPending} />
-        </div>
+        {!isWide && <Talk session={session} send={send} busy={sending.isPending} isBelow />}
       </div>
     </>
   );
+}
+
+/** What stays on top while the rest is scrolled below it: what the keyboard comes to is never beneath. */
+function useOnTop(isThere: boolean) {
+  const found = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const root = document.documentElement;
+    const measured = () => {
+      const box = found.current;
+      const stays = box !== null && getComputedStyle(box).position === 'sticky';
+      root.style.scrollPaddingBlock = stays ? `${box.offsetHeight + 8}px 5.5rem` : '';
+    };
+    const watching = new ResizeObserver(measured);
+    watching.observe(root);
+    if (found.current) watching.observe(found.current);
+    return () => {
+      watching.disconnect();
+      root.style.scrollPaddingBlock = '';
+    };
+  }, [isThere]);
+  return found;
 }

@@ -1,0 +1,189 @@
+"""The stage of a session: its storyboard, its seconds, its keys, and where everything is on a phone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from koda_ray import commands
+from koda_ray.types import Todo
+from tests.serve.scripted import VIDEO
+from tests.serve.world import World
+from tests.web import axes
+from tests.web.looking import begin, looking
+from tests.web.test_film_page import counting
+
+pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
+
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1440, "height": 900}
+STEPS = ("setup", "scene-1", "scene-2", "scene-3", "preview")
+STATUS = 'main > p[role="status"]'
+
+
+async def box(shown: Locator) -> dict[str, float]:
+    """Return where something is in the window."""
+    found = await shown.bounding_box()
+    assert found is not None
+    return {"top": found["y"], "bottom": found["y"] + found["height"], "width": found["width"]}
+
+
+async def works(koda: World, page: Page) -> str:
+    """Bring a session to where its second scene is being made."""
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    session_id = await begin(page, "A ball")
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    todos = tuple(Todo(id=each, label=f"The step {each}") for each in STEPS)
+    done = [commands.SetTodoStatus(each, "done") for each in STEPS[:2]]
+    await koda.directory.move(session_id, commands.SetTodos(todos), *done, commands.SetTodoStatus("scene-2", "active"))
+    return session_id
+
+
+@pytest.fixture
+async def shown(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[World, Page]]:
+    """A session's page with its preview, whose video has five seconds."""
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(counting, tmp_path / "counting.webm"))
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(DESK)
+        await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+        await page.get_by_role("heading", name="Here is a preview").click()  # keys are the page's
+        yield koda, page
+
+
+async def test_a_plan_is_a_storyboard_whose_scenes_light_up_as_they_are_made(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(DESK)
+        session_id = await works(koda, page)
+        panels = page.get_by_role("list", name="Scenes", exact=True).get_by_role("listitem")
+        await expect(panels).to_contain_text(["Drop in", "Bounce", "Rest"])
+        await expect(panels.nth(0)).to_contain_text("made")
+        await expect(panels.nth(1)).to_contain_text("being made")
+        await expect(panels.nth(2)).not_to_contain_text("made")
+        widths = [(await box(panels.nth(at)))["width"] for at in range(3)]
+        assert widths[1] > widths[0] and abs(widths[0] - widths[2]) < 2
+        await expect(page.locator(STATUS)).to_have_text("Making it: The step scene-1, done, 2 of 5")
+        await koda.directory.move(session_id, commands.SetTodoStatus("scene-2", "done"))
+        await expect(page.locator(STATUS)).to_have_text("Making it: The step scene-2, done, 3 of 5")
+        await axes.on_every_screen(page)
+
+
+async def test_the_title_and_all_that_moves_the_picture_are_above_the_fold(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    assert (await box(page.get_by_role("heading", name="A ball", exact=True)))["bottom"] < 120
+    assert (await box(page.get_by_role("button", name="Full screen")))["bottom"] < DESK["height"]
+    assert (await box(page.get_by_role("button", name="See it live")))["bottom"] < DESK["height"]
+    await page.set_viewport_size({"width": 1024, "height": 768})
+    assert (await box(page.locator("video")))["width"] >= 600
+    assert (await box(page.get_by_role("button", name="Full screen")))["bottom"] < 768
+
+
+async def test_one_version_is_a_mark_beside_the_title_that_opens_it(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    await expect(page.get_by_role("region", name="One version")).to_have_count(0)
+    mark = page.get_by_role("button", name="Version 1")
+    await mark.click()
+    await page.get_by_role("button", name="Add a note").click()
+    await page.keyboard.type("the first")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Version 1, the first")).to_be_visible()
+    await expect(page.get_by_role("button", name="Go another way from here")).to_be_visible()
+    await mark.click()
+    await expect(page.get_by_role("button", name="Go another way from here")).to_have_count(0)
+
+
+async def test_keys_go_to_the_ends_and_from_scene_to_scene_and_enter_goes_back(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    for key, frame in (
+        ("ArrowDown", 90),
+        ("ArrowDown", 210),
+        ("ArrowDown", 210),
+        ("ArrowRight", 211),
+        ("ArrowUp", 210),
+        ("ArrowUp", 90),
+        ("End", 299),
+        ("Home", 0),
+    ):
+        await page.keyboard.press(key)
+        await expect(slider).to_have_value(str(frame))
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("k")
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await expect(slider).not_to_have_value("90")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await expect(slider).to_have_value("90")
+    place = await slider.bounding_box()
+    assert place is not None
+    await page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 4)
+    await expect(page.get_by_text("00:02.5")).to_be_visible()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("heading", name="On the stage")).to_be_visible()
+
+
+async def test_on_a_phone_the_decision_comes_right_after_the_picture_and_the_composer_is_in_reach(
+    shown: tuple[World, Page],
+) -> None:
+    koda, page = shown
+    await page.set_viewport_size(PHONE)
+    controls = [page.get_by_role("button", name=name) for name in ("Play", "A frame back", "More", "Full screen")]
+    rows = [await box(each) for each in controls]
+    assert max(each["top"] for each in rows) < min(each["bottom"] for each in rows)  # one row
+    render = page.get_by_role("button", name="Render 1080p at 60 fps")
+    assert (await box(render))["bottom"] < PHONE["height"]
+    await page.get_by_role("button", name="Full screen").focus()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_label("Size")).to_be_focused()  # the order of the keyboard is that of the eye
+    await expect(page.get_by_role("button", name="Save this frame")).to_be_hidden()
+    await page.get_by_role("button", name="More", exact=True).click()
+    await expect(page.get_by_role("button", name="Save this frame")).to_be_visible()
+    await axes.examine(page)
+    await page.get_by_role("button", name="More", exact=True).click()
+    composer = page.get_by_label("What should be different")
+    assert (await box(composer))["bottom"] <= PHONE["height"]
+    for number in range(12):
+        await koda.directory.move(page.url.rpartition("/")[2], commands.Think(f"Thought {number}"))
+    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    assert (await box(page.locator("video")))["top"] >= 0
+    assert (await box(composer))["bottom"] <= PHONE["height"]
+
+
+async def test_on_a_phone_the_steps_stay_in_view_while_it_works(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(PHONE)
+        await works(koda, page)
+        await expect(page.get_by_text("2 of 5")).to_be_visible()
+        await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        pinned = await box(page.get_by_text("2 of 5"))
+        assert 0 <= pinned["top"] and pinned["bottom"] <= PHONE["height"]
+        await axes.examine(page)
+
+
+async def test_a_picture_that_is_to_be_another_one_says_which_it_is(shown: tuple[World, Page]) -> None:
+    koda, page = shown
+    koda.directory.hold = {"execute"}
+    await page.get_by_label("What should be different").fill("red")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.get_by_text("v1 — v2 is being made")).to_be_visible()
+
+
+async def test_what_cannot_be_tried_again_says_so_and_the_next_words_go_on(koda: World, browser: Browser) -> None:
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+        await koda.directory.move(session_id, commands.Fail("it cannot be made", "NOT_POSSIBLE", can_retry=False))
+        await expect(page.get_by_role("alert").filter(has_text="it cannot be made")).to_be_visible()
+        await expect(page.get_by_label("What should be different")).to_be_focused()
+        await axes.on_every_screen(page)
