@@ -2,7 +2,9 @@
  * One connection for all that a page shows.
  *
  * Whoever shows a session says from which number on it follows it; the connection is opened anew whenever that changes,
- * with every session's own number, so nothing is lost or doubled. A connection that breaks comes back by itself.
+ * with every session's own number, so nothing is lost or doubled. A connection that breaks comes back by itself, and one that
+ * only seems to be there, since nothing comes any more, is opened anew. The server tells so many sessions in one connection:
+ * more are told in a few, and of still more those that a list has first.
  */
 import type { SessionEvent } from './session';
 import { SseDecoder } from './sse';
@@ -15,6 +17,11 @@ const TYPES = [
   'render_complete', 'approval_requested', 'approval_resolved', 'error', 'command_refused', 'rewound', 'file_written',
 ]; // prettier-ignore
 const SETTLE_MS = 30;
+/** The server says something every 15 s, if only that it is there. */
+const SILENT_MS = 45_000;
+/** Sessions that one connection tells, and connections of which a browser leaves room for everything else. */
+const MOST_TOLD = 100;
+const MOST_OPEN = 3;
 const AGAIN_MS = [250, 500, 1000, 2000, 4000];
 
 export class Stream {
@@ -23,7 +30,7 @@ export class Stream {
   private readonly watchers = new Set<() => void>();
   private running: AbortController | undefined;
   private settling: ReturnType<typeof setTimeout> | undefined;
-  private failures = 0;
+  private readonly lost = new Set<number>();
 
   /** `base` is where the server is, `headers` what it is asked with; without a base it is the page's own. */
   constructor(
@@ -58,49 +65,71 @@ export class Stream {
 
   private settle(): void {
     clearTimeout(this.settling);
-    this.settling = setTimeout(() => this.open(), SETTLE_MS);
+    this.settling = setTimeout(this.open, SETTLE_MS);
   }
 
-  private open(): void {
+  private readonly open = (): void => {
     this.running?.abort();
     this.running = undefined;
-    if (this.followed.size === 0) return;
+    this.lost.clear();
+    const ids = [...this.followed.keys()].slice(0, MOST_TOLD * MOST_OPEN);
+    if (ids.length === 0) return;
     this.running = new AbortController();
-    void this.run(this.running.signal);
-  }
+    const { signal } = this.running;
+    // a browser that is back in a network knows that before any pause is over
+    if ('addEventListener' in globalThis) globalThis.addEventListener('online', this.open, { signal });
+    for (let at = 0; at * MOST_TOLD < ids.length; at += 1) void this.run(at, ids.slice(at * MOST_TOLD, (at + 1) * MOST_TOLD), signal);
+  };
 
-  private async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted && this.followed.size > 0) {
+  private async run(at: number, ids: readonly string[], signal: AbortSignal): Promise<void> {
+    let failures = 0;
+    while (!signal.aborted && ids.some((id) => this.followed.has(id))) {
       try {
-        await this.read(signal);
-        this.failures = 0;
-      } catch (error) {
+        await this.read(at, ids, signal);
+        failures = 0;
+      } catch {
         if (signal.aborted) return;
-        this.failures += 1;
+        failures = this.lost.has(at) ? failures + 1 : 1; // it was there in between
+        this.lost.add(at);
         if (this.link !== 'signed-out') this.say('lost');
       }
-      const pause = AGAIN_MS[Math.min(this.failures, AGAIN_MS.length - 1)] ?? 4000;
+      const pause = AGAIN_MS[Math.min(failures, AGAIN_MS.length - 1)] ?? 4000;
       await new Promise((done) => setTimeout(done, pause));
     }
   }
 
-  private async read(signal: AbortSignal): Promise<void> {
+  private async read(at: number, ids: readonly string[], signal: AbortSignal): Promise<void> {
     const asked = new URLSearchParams();
-    for (const [id, { seq }] of this.followed) asked.append('sessions', `${id}:${seq}`);
-    for (const type of TYPES) asked.append('types', type);
-    const response = await fetch(`${this.base}/v1/events?${asked}`, { signal, headers: this.headers(), credentials: this.credentials });
-    if (!response.ok || response.body === null) {
-      this.say(response.status === 401 ? 'signed-out' : 'lost');
-      throw new Error(String(response.status));
+    for (const id of ids) {
+      const one = this.followed.get(id);
+      if (one) asked.append('sessions', `${id}:${one.seq}`);
     }
-    this.failures = 0;
-    this.say('live');
-    const decoder = new SseDecoder();
-    const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (;;) {
-      const { done, value } = await pieces.read();
-      if (done || signal.aborted) return;
-      for (const { data } of decoder.feed(value)) this.hear(JSON.parse(data) as SessionEvent);
+    for (const type of TYPES) asked.append('types', type);
+    const silent = new AbortController();
+    let timer = setTimeout(() => silent.abort(), SILENT_MS);
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silent.abort(), SILENT_MS);
+    };
+    try {
+      const either = AbortSignal.any([signal, silent.signal]);
+      const response = await fetch(`${this.base}/v1/events?${asked}`, { signal: either, headers: this.headers(), credentials: this.credentials });
+      if (!response.ok || response.body === null) {
+        this.say(response.status === 401 ? 'signed-out' : 'lost');
+        throw new Error(String(response.status));
+      }
+      this.lost.delete(at);
+      if (this.lost.size === 0) this.say('live');
+      const decoder = new SseDecoder();
+      const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        heard();
+        const { done, value } = await pieces.read();
+        if (done || signal.aborted) return;
+        for (const { data } of decoder.feed(value)) this.hear(JSON.parse(data) as SessionEvent);
+      }
+    } finally {
+      clearTimeout(timer);
     }
   }
 
