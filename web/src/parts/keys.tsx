@@ -2,6 +2,7 @@ import { Keyboard } from 'lucide-react';
 import { type RefObject, useEffect, useRef, useState } from 'react';
 import { Button } from './button';
 import { Dialog } from './dialog';
+import { notices } from './news';
 
 const SWITCHED_OFF = 'koda.single-keys-off';
 const KEYS: [group: string, keys: [key: string, does: string][]][] = [
@@ -107,6 +108,13 @@ export function Keys() {
 
 function KeyList({ close }: { close: () => void }) {
   const [on, setOn] = useState(singleKeys.on);
+  const [tells, setTells] = useState(notices.on);
+  const [refused, setRefused] = useState(false);
+  const tell = async (wants: boolean) => {
+    const does = await notices.set(wants);
+    setTells(does);
+    setRefused(wants && !does);
+  };
   return (
     <Dialog title="Keys" close={close} className="max-w-sm sm:max-w-3xl">
       <div className="mt-3 grid gap-x-10 gap-y-6 sm:grid-cols-2">
@@ -138,6 +146,15 @@ function KeyList({ close }: { close: () => void }) {
         />
         Single letters and digits are keys
       </label>
+      {notices.can() && (
+        <label className="mt-3 flex cursor-pointer items-center gap-2.5 text-sm">
+          <input type="checkbox" className="size-4 accent-(--accent)" checked={tells} onChange={({ target }) => void tell(target.checked)} />
+          Tell me on the desktop when something is done or asks
+        </label>
+      )}
+      <p role="status" className={refused ? 'mt-2 text-sm text-muted' : 'sr-only'}>
+        {refused && 'The browser does not let this page do so: its settings for this address decide.'}
+      </p>
     </Dialog>
   );
 }

@@ -1,6 +1,7 @@
 import { ArrowDown, ArrowUp, MessageSquarePlus, Pencil, X } from 'lucide-react';
 import { type FormEvent, useId, useState } from 'react';
 import type { Schemas } from '../api/client';
+import { useKept } from '../api/kept';
 import type { Send } from '../screens/session';
 import { Button } from './button';
 import { Key, useKey } from './keys';
@@ -8,11 +9,26 @@ import type { Props } from './turn';
 
 type PlanOf = Schemas['Plan'];
 
+interface Draft {
+  scene: number;
+  title: string;
+  duration: string;
+}
+
+const NO_EDITS: { base: string; scenes: Draft[] } = { base: '', scenes: [] };
+const NO_COMMENTS: Record<number, string> = {};
+
 /** The plan that waits: to be made, to be edited scene by scene, or to be planned anew with what is said of its scenes. */
 export function Plan({ session, send, busy }: Props) {
   const plan = session.state.plan;
-  const [edits, setEdits] = useState(false);
+  const base = JSON.stringify(plan?.scenes);
+  const [kept, keep] = useKept(session.id, 'scenes', NO_EDITS);
+  const [edits, setEdits] = useState(kept.base === base);
   if (!plan) return null;
+  const leave = () => {
+    keep(NO_EDITS);
+    setEdits(false);
+  };
   return (
     <section className="card space-y-4 p-5" aria-labelledby="plan">
       <div>
@@ -25,9 +41,9 @@ export function Plan({ session, send, busy }: Props) {
         </p>
       </div>
       {edits ? (
-        <Edited plan={plan} send={send} busy={busy} leave={() => setEdits(false)} />
+        <Edited plan={plan} send={send} busy={busy} kept={kept.base === '' ? undefined : kept} keep={keep} leave={leave} />
       ) : (
-        <Shown plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
+        <Shown sessionId={session.id} plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
       )}
     </section>
   );
@@ -39,8 +55,8 @@ interface Part {
   busy: boolean;
 }
 
-function Shown({ plan, send, busy, edit }: Part & { edit: () => void }) {
-  const [comments, setComments] = useState<Record<number, string>>({});
+function Shown({ sessionId, plan, send, busy, edit }: Part & { sessionId: string; edit: () => void }) {
+  const [comments, setComments] = useKept(sessionId, 'comments', NO_COMMENTS);
   const said = plan.scenes.filter(({ number }) => comments[number]?.trim());
   const accept = () => void send('accept');
   useKey('Enter', busy || said.length > 0 ? undefined : accept);
@@ -112,19 +128,23 @@ function Shown({ plan, send, busy, edit }: Part & { edit: () => void }) {
   );
 }
 
-interface Draft {
-  scene: number;
-  title: string;
-  duration: string;
-}
-
 const ICON = 'grid size-8 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text aria-disabled:opacity-40';
 
-function Edited({ plan, send, busy, leave }: Part & { leave: () => void }) {
-  const [base] = useState(() => JSON.stringify(plan.scenes));
-  const [scenes, setScenes] = useState<Draft[]>(() =>
-    plan.scenes.map(({ number, title, duration }) => ({ scene: number, title, duration: String(Number(duration.toFixed(2))) })),
+interface Editing {
+  kept: typeof NO_EDITS | undefined;
+  keep: (edits: typeof NO_EDITS) => void;
+  leave: () => void;
+}
+
+function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
+  const [base] = useState(() => kept?.base ?? JSON.stringify(plan.scenes));
+  const [scenes, set] = useState<Draft[]>(
+    () => kept?.scenes ?? plan.scenes.map(({ number, title, duration }) => ({ scene: number, title, duration: String(Number(duration.toFixed(2))) })),
   );
+  const setScenes = (next: Draft[]) => {
+    set(next);
+    keep({ base, scenes: next });
+  };
   const [told, setTold] = useState('');
   const hint = useId();
   const isOld = JSON.stringify(plan.scenes) !== base;
@@ -132,7 +152,7 @@ function Edited({ plan, send, busy, leave }: Part & { leave: () => void }) {
   const wrong = scenes.some(({ title }, at) => !title.trim() || !((lengths[at] ?? NaN) > 0));
   const total = lengths.reduce((sum, each) => sum + each, 0);
   const change = (scene: number, what: Partial<Draft>) =>
-    setScenes((before) => before.map((each) => (each.scene === scene ? { ...each, ...what } : each)));
+    setScenes(scenes.map((each) => (each.scene === scene ? { ...each, ...what } : each)));
   const move = (at: number, by: number) => {
     const to = at + by;
     const moved = scenes[at];

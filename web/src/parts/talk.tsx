@@ -1,7 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, useEffect, useRef } from 'react';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
+import { useKept } from '../api/kept';
 import type { Send } from '../screens/session';
 import { Button } from './button';
 
@@ -22,7 +23,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     queryKey: ['talk', session.id],
     queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
   });
-  const [words, setWords] = useState('');
+  const [words, setWords] = useKept(session.id, 'talk', '');
   const works = isAtWork(state);
   const changes = takesChanges(state);
   const begins = !works && state.phase === 'idle';

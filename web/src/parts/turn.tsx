@@ -2,6 +2,7 @@ import { Check, Circle, CircleDashed, Copy, Download, FileCode, FolderDown, Imag
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
+import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
 import type { Send } from '../screens/session';
 import { Approval } from './approval';
@@ -142,10 +143,14 @@ function heading(owes: string | null | undefined): string {
   return owes === 'render_final' ? 'Rendering the video' : 'Making it';
 }
 
+const NO_ANSWER = { to: '', option: '', words: '' };
+
 function Question({ session, send, busy }: Props) {
   const question = session.state.question;
-  const [option, setOption] = useState('');
-  const [words, setWords] = useState('');
+  const [kept, keep] = useKept(session.id, 'answer', NO_ANSWER);
+  const { option, words } = kept.to === question?.text ? kept : NO_ANSWER;
+  const put = useRef((_: Partial<typeof NO_ANSWER>) => {});
+  put.current = (what) => keep({ to: question?.text ?? '', option, words, ...what });
   const form = useRef<HTMLFormElement>(null);
   const options = question?.options ?? [];
   const numbered = useRef(options);
@@ -154,19 +159,20 @@ function Question({ session, send, busy }: Props) {
     const chosen = (event: KeyboardEvent) => {
       const named = numbered.current[Number(event.key) - 1];
       if (!named || event.repeat || !isForThePage(event)) return;
-      setOption(named.id);
+      put.current({ option: named.id });
       form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
     };
     document.addEventListener('keydown', chosen);
     return () => document.removeEventListener('keydown', chosen);
   }, []);
   if (!question) return null;
-  const answer = (event: FormEvent) => {
+  const answer = async (event: FormEvent) => {
     event.preventDefault();
-    if (option || words.trim()) void send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) });
+    if (!option && !words.trim()) return;
+    if (await send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) })) keep(NO_ANSWER);
   };
   return (
-    <form ref={form} onSubmit={answer} className="card space-y-4 p-5">
+    <form ref={form} onSubmit={(event) => void answer(event)} className="card space-y-4 p-5">
       <fieldset className="space-y-3">
         <legend className="mb-3 font-semibold">{question.text}</legend>
         {options.map((each, at) => (
@@ -179,7 +185,7 @@ function Question({ session, send, busy }: Props) {
               name="option"
               className="mt-1 size-4 accent-(--accent)"
               checked={option === each.id}
-              onChange={() => setOption(each.id)}
+              onChange={() => put.current({ option: each.id })}
             />
             <span className="flex-1">
               <span className="block font-medium">{each.label}</span>
@@ -196,7 +202,7 @@ function Question({ session, send, busy }: Props) {
       {question.customInput && (
         <label className="block space-y-1.5">
           <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
-          <input className="field" value={words} onChange={(event) => setWords(event.target.value)} />
+          <input className="field" value={words} onChange={(event) => put.current({ words: event.target.value })} />
         </label>
       )}
       <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>

@@ -9,6 +9,7 @@ import { KeepsPlace } from '../api/place';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { useMedia, WIDE } from '../parts/media';
+import { useNews } from '../parts/news';
 import { Phase, statusWords } from '../parts/phase';
 import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
@@ -40,6 +41,7 @@ export function Session({ id }: { id: string }) {
   const canPoint = session !== undefined && !isOld && (takesChanges(session.state) || isAtWork(session.state));
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
   const isWide = useMedia(WIDE);
+  const isNew = useNews(session?.state, session ? titleOf(session) : '');
   const onTop = useOnTop(session !== undefined);
   useEffect(() => {
     window.scrollTo(0, 0);
@@ -56,7 +58,7 @@ export function Session({ id }: { id: string }) {
   const { state } = session;
   return (
     <>
-      <title>{`${titleOf(session).slice(0, 60)} · koda`}</title>
+      <title>{`${isNew ? '● ' : ''}${titleOf(session).slice(0, 60)} · koda`}</title>
       <p role="status" className="sr-only">
         {statusWords(state)}
       </p>
