@@ -16,9 +16,9 @@ from koda_ray.errors import NotFound
 from koda_ray.state.records import SessionLabel
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World, reached
+from tests.web import axes
 from tests.web.looking import looking
 from tests.web.test_film_page import counting
-from tests.web.test_page import AXE
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
@@ -376,34 +376,27 @@ async def test_what_the_server_does_not_delete_is_there_again_with_its_words(
 async def test_axe_finds_nothing_in_the_gallery(
     koda: World, client: KodaClient, browser: Browser, videos: tuple[str, str], scheme: str
 ) -> None:
-    if not AXE:
-        pytest.skip("axe-core is not there: ./koda setup brings it")
     await koda.store.label_session(videos[0], user_id="local", label=SessionLabel(pinned=True))
     (cone,) = await waiting(koda, client, "A cone")
-    for width in (1280, 390):
+    for width in axes.WIDTHS:
         async with looking(browser, koda.url) as page:
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             await page.set_viewport_size({"width": width, "height": 800})
-
-            async def examine(page: Page = page) -> None:
-                found = await page.evaluate(f"{AXE[0].read_text()}; axe.run().then((result) => result.violations)")
-                assert found == [], json.dumps(found, indent=1)[:2000]
-
             await card(page, "A ball").hover()
             await plays(page, videos[0])
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Rename A cube").focus()
             await page.keyboard.press("Enter")
             await expect(page.get_by_label("Title")).to_be_focused()
-            await examine()
+            await axes.examine(page)
             await page.keyboard.press("Escape")
             await card(page, "A cone").focus()
             await page.keyboard.press("Delete")
             await expect(page.get_by_role("button", name="Undo")).to_be_focused()
-            await examine()
+            await axes.examine(page)
             await page.keyboard.press("Enter")
             await expect(card(page, "A cone")).to_be_focused()
             await page.get_by_text("Stopped", exact=True).click()
             await expect(page.get_by_text("Nothing is stopped just now.")).to_be_visible()
-            await examine()
+            await axes.examine(page)
     assert (await koda.store.get_session(cone)).delete_at is None

@@ -7,26 +7,22 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, FilePayload, Page, Route, expect
+from playwright.async_api import Browser, FilePayload, Locator, Page, Route, expect
 from pydantic import JsonValue
 
 from koda_ray import commands
-from koda_ray.config import REPO_ROOT, Settings
+from koda_ray.config import Settings
 from koda_ray.serve.media import REDIRECTED_BYTES
 from tests.buckets import bucket_server
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World, free_port, reached, serving, world
+from tests.web import axes
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
 
 KEY = "k" * 32
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
-AXE = [
-    path
-    for folder in ("web", ".koda/web-build")
-    if (path := REPO_ROOT / folder / "node_modules" / "axe-core" / "axe.min.js").is_file()
-]
 BUILT = Settings().web_path
 
 
@@ -77,18 +73,32 @@ async def test_a_large_video_is_shown_and_saved_from_its_bucket(
             assert (await saved.path()).stat().st_size == len(VIDEO["final"])
 
 
+async def tab_to(page: Page, wanted: Locator) -> None:
+    """Press Tab until something has the focus, as somebody without a mouse does."""
+    await expect(wanted).to_be_visible(timeout=60_000)
+    for _ in range(60):
+        if await wanted.evaluate("shown => shown === document.activeElement"):
+            return
+        await page.keyboard.press("Tab")
+    pytest.fail(f"the keyboard does not come to {wanted}")
+
+
 async def test_the_whole_job_by_keyboard(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
-        await page.get_by_role("textbox", name="What should move").focus()
+        await tab_to(page, page.get_by_role("textbox", name="What should move"))
         await page.keyboard.type("A heart that beats")
-        await page.keyboard.press("Control+Enter")
-        await expect(page.get_by_role("radio").first).to_be_visible()
-        await page.keyboard.press("1")
+        await tab_to(page, page.get_by_role("button", name="Make it"))
+        await page.keyboard.press("Enter")
+        await tab_to(page, page.get_by_label("Or in your own words"))
+        await page.keyboard.type("playful")
         await page.keyboard.press("Enter")
         for name in ("Make this", "Render 1080p at 60 fps"):
-            await page.get_by_role("button", name=name).focus()
+            await tab_to(page, page.get_by_role("button", name=name))
             await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+        async with page.expect_download() as downloading:
+            await page.keyboard.press("d")
+        assert (await (await downloading.value).path()).stat().st_size > 1000
 
 
 @pytest.mark.full
@@ -326,48 +336,45 @@ async def test_reading_keeps_nobody_awake(koda: World, browser: Browser) -> None
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str) -> None:
-    if not AXE:
-        pytest.skip("axe-core is not there: ./koda setup brings it")
-    for width in (1280, 390):
+    for width in axes.WIDTHS:
         async with looking(browser, koda.url) as page:
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             await page.set_viewport_size({"width": width, "height": 800})
-
-            async def examine(page: Page = page) -> None:
-                found = await page.evaluate(f"{AXE[0].read_text()}; axe.run().then((result) => result.violations)")
-                assert found == [], json.dumps(found, indent=1)[:2000]
-
-            await examine()
+            await axes.examine(page)
             await begin(page, "A ball")
             await page.get_by_label("Playful").check()
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Answer").click()
             await expect(page.get_by_role("button", name="Make this")).to_be_visible()
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Edit scenes").click()
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Leave it").click()
             await page.get_by_role("heading", name="The plan").click()
             await page.keyboard.press("?")
-            await examine()
+            await axes.examine(page)
             await page.keyboard.press("Escape")
             await page.get_by_role("button", name="Change the title").click()
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Make this").click()
-            await page.get_by_role("button", name="Point at something", exact=True).click()
+            point = page.get_by_role("button", name="Point at something", exact=True)
+            await expect(page.get_by_role("slider", name="Frame")).to_be_visible(timeout=60_000)
+            if not await point.is_visible():
+                await page.get_by_role("button", name="More", exact=True).click()
+            await point.click()
             await expect(page.get_by_role("application")).to_be_focused()
             await page.keyboard.press("ArrowLeft")
             await page.keyboard.press("Shift+ArrowRight")
             await page.keyboard.press("Shift+ArrowDown")
-            await examine()
+            await axes.examine(page)
             await page.keyboard.press("Enter")
             await page.keyboard.type("red")
             await page.get_by_role("button", name="Begin here").click()
-            await examine()
+            await axes.examine(page)
             await page.get_by_role("button", name="Remove note 1").click()
             await page.get_by_role("button", name="Render 1080p").click()
             await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
-            await examine()
+            await axes.examine(page)
             koda.directory.asks = False
             await page.goto(koda.url)
             await page.get_by_label("Takes").select_option("2 takes")
@@ -375,15 +382,15 @@ async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str) -> 
             await page.get_by_role("button", name="Make it").click()
             await page.get_by_role("button", name="Make all 2").click()
             await expect(page.get_by_role("button", name="Play all")).to_be_visible()
-            await examine()
+            await axes.examine(page)
             await page.goto(koda.url)
             await asking(koda, page)
             await expect(page.get_by_role("group", name="What it would change")).to_be_visible()
-            await examine()
+            await axes.examine(page)
             koda.directory.asks, koda.directory.hold = True, set()
             await page.goto(f"{koda.url}/s/ses_none")
             await expect(page.get_by_text("not there any more")).to_be_visible()
-            await examine()
+            await axes.examine(page)
 
 
 async def test_many_sessions_take_one_connection(koda: World, browser: Browser) -> None:

@@ -162,10 +162,10 @@ async def test_on_a_phone_the_steps_stay_in_view_while_it_works(koda: World, bro
     async with looking(browser, koda.url) as page:
         await page.set_viewport_size(PHONE)
         await works(koda, page)
-        await expect(page.get_by_text("2 of 5")).to_be_visible()
+        await expect(page.get_by_text("2 of 5", exact=True)).to_be_visible()
         await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-        pinned = await box(page.get_by_text("2 of 5"))
-        assert 0 <= pinned["top"] and pinned["bottom"] <= PHONE["height"]
+        pinned = await box(page.get_by_text("2 of 5", exact=True))
+        assert pinned["top"] >= 0 and pinned["bottom"] <= PHONE["height"]
         await axes.examine(page)
 
 
@@ -187,3 +187,73 @@ async def test_what_cannot_be_tried_again_says_so_and_the_next_words_go_on(koda:
         await expect(page.get_by_role("alert").filter(has_text="it cannot be made")).to_be_visible()
         await expect(page.get_by_label("What should be different")).to_be_focused()
         await axes.on_every_screen(page)
+
+
+async def test_a_reload_finds_the_frame_the_part_and_the_live_page_that_one_was_at(shown: tuple[World, Page]) -> None:
+    koda, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    for frame, key in ((60, "i"), (149, "o"), (100, "")):
+        await slider.fill(str(frame))
+        await page.get_by_role("heading", name="Here is a preview").click()
+        if key:
+            await page.keyboard.press(key)
+    await page.wait_for_url("**/s/*?t=1.667&in=1&out=2.5")
+    await page.reload()
+    await expect(slider).to_have_value("100")
+    await expect(page.get_by_role("button", name="not only frames 60–149")).to_be_visible()
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("n")
+    await page.keyboard.type("slower")
+    await expect(page.get_by_role("button", name="00:01.000 – 00:02.500: show the frame of note 1")).to_be_visible()
+    await page.get_by_role("button", name="Send the note").click()
+    await expect(page.get_by_text("At 1.00 s to 2.50 s, frame 100")).to_be_visible()
+    state = (await koda.store.get_session(page.url.partition("/s/")[2].partition("?")[0])).state
+    assert "At 1.00 s to 2.50 s, frame 100, scene 1 Drop in" in state.feedback[-1]
+
+
+async def test_nothing_that_was_typed_is_lost_by_a_reload_or_by_editing_the_plan(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await begin(page, "A ball")
+        await page.get_by_label("Playful").check()
+        await page.get_by_label("Or in your own words").fill("and red")
+        await page.reload()
+        await expect(page.get_by_label("Playful")).to_be_checked()
+        await expect(page.get_by_label("Or in your own words")).to_have_value("and red")
+        await page.get_by_role("button", name="Answer").click()
+        await page.get_by_role("button", name="Say something of scene 2").click()
+        await page.keyboard.type("higher")
+        await page.get_by_label("What should be different", exact=True).fill("darker")
+        await page.get_by_role("button", name="Edit scenes").click()
+        await page.get_by_label("Title of scene 1").fill("Fall")
+        await page.reload()
+        await expect(page.get_by_label("Title of scene 1")).to_have_value("Fall")
+        await page.get_by_role("button", name="Leave it").click()
+        await expect(page.get_by_label("What should be different in scene 2")).to_have_value("higher")
+        await expect(page.get_by_label("What should be different", exact=True)).to_have_value("darker")
+        await page.get_by_role("button", name="Ask for this change").click()
+        await expect(page.get_by_label("What should be different in scene 2")).to_have_count(0)
+        await page.get_by_role("button", name="Send", exact=True).click()
+        await expect(page.get_by_label("What should be different", exact=True)).to_have_value("")
+        assert await page.evaluate("Object.keys(sessionStorage)") == []
+
+
+async def test_a_tab_that_is_not_looked_at_says_that_something_is_done(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.context.grant_permissions(["notifications"])
+        await page.evaluate(
+            "window.told = []; window.Notification = class { static permission = 'granted';"
+            " static requestPermission = async () => 'granted';"
+            " constructor(title, { body }) { window.told.push(`${title}: ${body}`); } }"
+        )
+        session_id = await works(koda, page)
+        await page.keyboard.press("?")
+        await page.get_by_label("Tell me on the desktop").check()
+        await page.keyboard.press("Escape")
+        away = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => %s });"
+        await page.evaluate(away % "true")
+        koda.directory.hold = set()
+        await koda.directory.wake(session_id)
+        await expect(page).to_have_title("● A ball · koda")
+        assert await page.evaluate("window.told") == ["A ball: Preview to look at"]
+        await page.evaluate((away % "false") + "document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(page).to_have_title("A ball · koda")

@@ -19,8 +19,8 @@ from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.keys import thumbnail_key
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World, free_port, serving, world
+from tests.web import axes
 from tests.web.looking import SHOWN, begin, looking
-from tests.web.test_page import AXE
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
 
@@ -280,7 +280,6 @@ async def test_while_they_play_both_are_within_a_frame(pair: tuple[World, Page, 
 
 @pytest.mark.full
 @pytest.mark.needs("ffmpeg")
-@pytest.mark.skipif(not AXE, reason="axe-core is not installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_strip_and_comparison_can_be_used_by_everybody(
@@ -294,18 +293,10 @@ async def test_strip_and_comparison_can_be_used_by_everybody(
     for mode in ("side", "wipe", "flip", "difference"):
         await page.goto(page.url.split("&mode")[0] + f"&mode={mode}")
         await expect(page.get_by_role("img", name="How much they differ")).to_be_visible(timeout=60_000)
-        await clean(page)
+        await axes.examine(page)
     await page.goto(f"{koda.url}/s/{session_id}?v=1")
     await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
-    await clean(page)
-
-
-async def clean(page: Page) -> None:
-    """See that axe-core finds nothing, and that nothing is wider than the page."""
-    named = "({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].html])"
-    found = await page.evaluate(f"{AXE[0].read_text()}; axe.run().then({named})")
-    assert found == []
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await axes.examine(page)
 
 
 @pytest.mark.full

@@ -104,7 +104,7 @@ export function OnlyVersion({ version: { number, starred, note }, isOpen, toggle
       className="mt-1 inline-flex min-h-6 shrink-0 items-center gap-1 rounded-md border border-line px-1.5 text-xs text-muted tabular-nums hover:border-line-strong hover:text-text aria-pressed:border-accent aria-pressed:text-accent"
       onClick={toggle}
     >
-      v{number}
+      <span className="before:content-['v']">{number}</span>
       {starred && <Star aria-hidden className="size-3 fill-current" />}
     </button>
   );
