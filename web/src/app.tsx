@@ -4,6 +4,7 @@ import { lazy, Suspense, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
+import { forgetTyped } from './api/kept';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
@@ -62,6 +63,7 @@ function Studio() {
     await ask('/v1/login', { method: 'DELETE' });
     uploads.close();
     client.clear();
+    forgetTyped();
     window.location.assign('/');
   };
   return (

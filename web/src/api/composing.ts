@@ -6,6 +6,7 @@
  */
 import { useSyncExternalStore } from 'react';
 import { ask, newKey } from './client';
+import { keep, keyOf, readKept } from './kept';
 import { atChange } from './owner';
 import { type Upload, uploads, type Uploads } from './uploads';
 
@@ -42,7 +43,13 @@ export class Composing {
   constructor(
     private readonly uploads: Uploads,
     private readonly remove: (assetId: string) => void,
+    private readonly kept = { read: () => NOTHING, put: (_: Asked) => {} },
   ) {}
+
+  /** Go on with what was typed before the page was loaded, where nothing was since. */
+  restore(): void {
+    if (this.asked === NOTHING) this.put(this.kept.read());
+  }
 
   watch = (told: () => void): (() => void) => {
     this.watchers.add(told);
@@ -51,6 +58,7 @@ export class Composing {
 
   put(what: Partial<Asked>): void {
     this.asked = { ...this.asked, ...what };
+    this.kept.put(this.asked);
     this.show();
   }
 
@@ -107,6 +115,7 @@ export class Composing {
     this.refused();
     for (const { key, id } of this.files) if (!id) this.uploads.drop(key);
     this.asked = NOTHING;
+    this.kept.put(NOTHING);
     this.show([]);
   }
 
@@ -122,9 +131,13 @@ export function isOnItsWay({ key, id }: Attached, list: readonly Upload[]): bool
   return id === undefined && list.find((each) => each.key === key)?.state !== 'refused';
 }
 
-export const composing = new Composing(uploads, (id) => {
-  ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
-});
+export const composing = new Composing(
+  uploads,
+  (id) => {
+    ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
+  },
+  { read: () => readKept(keyOf(AT, 'asked'), NOTHING), put: (asked) => keep(keyOf(AT, 'asked'), asked, NOTHING) },
+);
 atChange(() => composing.clear());
 
 export function useComposing() {

@@ -1,8 +1,6 @@
 /** What somebody is typing, kept for as long as a tab is open: by person, by place and by field, until it is sent. */
-import { useQueryClient } from '@tanstack/react-query';
 import { useCallback, useRef, useState } from 'react';
-import type { Schemas } from './client';
-import { LOGIN } from './hooks';
+import { whose } from './owner';
 
 const KEPT = 'koda.typed.';
 
@@ -28,6 +26,11 @@ export function keep<T>(key: string, value: T, empty: T, storage: Storage = sess
   }
 }
 
+/** Where something is kept of whoever is signed in. */
+export function keyOf(place: string, field: string): string {
+  return `${whose()}.${place}.${field}`;
+}
+
 /** Forget all that was typed, whoever did. */
 export function forgetTyped(storage: Storage = sessionStorage): void {
   for (const key of Object.keys(storage)) if (key.startsWith('koda.')) storage.removeItem(key);
@@ -35,8 +38,7 @@ export function forgetTyped(storage: Storage = sessionStorage): void {
 
 /** State that a reload, a screen that is left and a sign-in in between do not lose. It is empty again once it is sent. */
 export function useKept<T>(place: string, field: string, empty: T): [T, (next: T | ((before: T) => T)) => void] {
-  const user = useQueryClient().getQueryData<Schemas['LoginView']>(LOGIN)?.user ?? '';
-  const key = `${user}.${place}.${field}`;
+  const key = keyOf(place, field);
   const nothing = useRef(empty);
   const [value, setValue] = useState(() => readKept(key, empty));
   const now = useRef(value);

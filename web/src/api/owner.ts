@@ -13,3 +13,8 @@ export function ownedBy(user: string): void {
   if (owner !== undefined && owner !== user) for (const forget of held) forget();
   owner = user;
 }
+
+/** Whose it is, as far as that is known. */
+export function whose(): string {
+  return owner ?? '';
+}

@@ -31,6 +31,7 @@ export function Composer() {
   useNamed();
   useEffect(() => {
     isHere.current = true;
+    composing.restore();
     return () => {
       isHere.current = false;
     };
