@@ -10,9 +10,10 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from koda_ray import commands
+from koda_ray.config import Settings
 from koda_ray.types import Todo
 from tests.serve.scripted import VIDEO
-from tests.serve.world import World
+from tests.serve.world import World, world
 from tests.web import axes
 from tests.web.looking import begin, looking
 from tests.web.test_film_page import counting
@@ -242,6 +243,31 @@ async def test_nothing_that_was_typed_is_lost_by_a_reload_or_by_editing_the_plan
         assert await page.evaluate("Object.keys(sessionStorage)") == []
 
 
+async def test_a_sign_in_in_between_loses_nothing_and_a_sign_out_leaves_nothing(
+    tmp_path: Path, browser: Browser
+) -> None:
+    key = "k" * 32
+    async with (
+        world(tmp_path, KODA_WEB_PATH=Settings().web_path, KODA_API_KEYS=f"ann={key}") as koda,
+        looking(browser, koda.url) as page,
+    ):
+        koda.directory.asks = False
+        await page.get_by_label("Key").fill(key)
+        await page.keyboard.press("Enter")
+        await begin(page, "A ball")
+        words = page.get_by_label("What should be different", exact=True)
+        await words.fill("darker")
+        await page.context.clear_cookies()
+        await page.get_by_role("button", name="Make this").click()
+        await page.reload()
+        await page.get_by_label("Key").fill(key)
+        await page.keyboard.press("Enter")
+        await expect(words).to_have_value("darker")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Key")).to_be_visible()
+        assert await page.evaluate("Object.keys(sessionStorage)") == []
+
+
 async def test_a_tab_that_is_not_looked_at_says_that_something_is_done(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await page.context.grant_permissions(["notifications"])
@@ -262,3 +288,24 @@ async def test_a_tab_that_is_not_looked_at_says_that_something_is_done(koda: Wor
         assert await page.evaluate("window.told") == ["A ball: Preview to look at"]
         await page.evaluate((away % "false") + "document.dispatchEvent(new Event('visibilitychange'))")
         await expect(page).to_have_title("A ball · koda")
+
+
+async def test_axe_finds_nothing_while_a_video_is_rendered(shown: tuple[World, Page]) -> None:
+    koda, page = shown
+    koda.directory.rendering = asyncio.Event()
+    await page.get_by_role("button", name="Render 1080p at 60 fps").click()
+    await expect(page.get_by_role("progressbar", name="Rendering")).to_be_visible()
+    await axes.on_every_screen(page)
+    koda.directory.rendering.set()
+    await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+
+
+async def test_axe_finds_nothing_where_one_signs_in(tmp_path: Path, browser: Browser) -> None:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=Settings().web_path, KODA_API_KEYS=f"ann={'k' * 32}") as koda,
+        looking(browser, koda.url) as page,
+    ):
+        await page.get_by_label("Key").fill("not the key that it is")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_be_visible()
+        await axes.on_every_screen(page)
