@@ -80,7 +80,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
         </div>
       )}
       {(isPinned || isOutside) && (
-        <div className="flex min-h-6 items-center justify-between gap-3">
+        <div className={`flex min-h-6 items-center justify-between gap-3 ${isOutside ? '' : 'lg:hidden'}`}>
           {isPinned ? <Pinned todos={todos} /> : <span />}
           {isOutside && live}
         </div>
