@@ -19,7 +19,7 @@ AXE = [
     if (path := REPO_ROOT / folder / "node_modules" / "axe-core" / "axe.min.js").is_file()
 ]
 RULES = [{"id": "target-size", "enabled": True, "selector": "*:not(.react-flow__viewport *)"}]
-"""What axe-core leaves out by itself and WCAG 2.2 AA asks for; what lies on a canvas is under its tools only until it is moved."""
+"""What axe-core leaves out by itself and WCAG 2.2 AA asks for; a canvas moves what lies under its tools."""
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 390)
