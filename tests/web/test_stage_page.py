@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 
 from koda_ray import commands
 from koda_ray.config import Settings
@@ -20,8 +20,8 @@ from tests.web.test_film_page import counting
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1440, "height": 900}
 STEPS = ("setup", "scene-1", "scene-2", "scene-3", "preview")
 STATUS = 'main > p[role="status"]'
 
