@@ -64,9 +64,10 @@ async def owning(browser: Browser, koda: World, path: str) -> AsyncIterator[Page
         yield page
 
 
-async def linked(page: Page, label: str = "", *, comments: bool = True) -> str:
-    """Make a link in the dialog; return its address."""
-    await page.get_by_role("button", name="Share").first.click()
+async def linked(page: Page, label: str = "", *, of: str | None = None, comments: bool = True) -> str:
+    """Make a link in the dialog; return its address. ``of`` is the part of the page whose video is meant."""
+    place = page if of is None else page.get_by_role("region", name=of)
+    await place.get_by_role("button", name="Share").first.click()
     dialog = page.get_by_role("dialog", name="Share this video")
     await dialog.get_by_label("Who is it for?").fill(label)
     await dialog.get_by_label("They may comment").set_checked(comments)
@@ -201,7 +202,7 @@ async def test_a_versions_video_stands_in_a_page_of_others_and_the_page_around_i
 ) -> None:
     async with owning(browser, closed, f"/s/{session_id}?v=1") as page:
         await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
-        address = await linked(page, comments=False)
+        address = await linked(page, of="2 versions", comments=False)
         dialog = page.get_by_role("dialog", name="Share this video")
         await dialog.get_by_text("To put the video into another page").click()
         code = await dialog.get_by_label("For another page", exact=True).input_value()
