@@ -69,7 +69,9 @@ class InboxStore(Protocol):
             Conflict: The key was used for another command.
             LimitReached: `MAX_WAITING` commands wait already, or, with this one, more than `MAX_WAITING_BYTES`; or the
                 session sleeps, and as many of the user's as may be are awake; or it has a video rendered, and so much
-                waits already. That holds however many are asked at once.
+                waits already. That holds however many are asked at once, but for what ``judge`` cannot tell: what a
+                session owes once it went back. A video that is asked for behind such a command is not refused, and
+                counts from when the session owes it.
             KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
         """
         ...
