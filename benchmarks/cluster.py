@@ -36,7 +36,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   and what they have twice, over all losses. What comes back is killed ``--kills`` times (20): sessions' processes,
   coordinators', those that capture, the database, the bucket and the head. A machine that is killed, one that is cut
   off and comes back, and one that is given notice, each a cluster of its own, are lost ``--losses`` times (1).
-  ``kills`` has how often each was
+  ``kills`` has how often each was. A loss that failed leaves the figures of its kind unmeasured, and these two, which
+  are so as well where fewer processes were killed
 - what `benchmarks.many_rows` and `benchmarks.load` say, and ``idle_followers_1000_queries_per_s``: how often a process
   with the API reads its database for 1,000 who follow sessions that sleep; not with ``--quick``
 - ``model_error_pct``, ``model_1000_loss_pct`` and the rest of `benchmarks.scale_model`
@@ -60,7 +61,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -115,6 +116,8 @@ BARS: dict[str, tuple[float, float]] = {
 """What each figure shall be: at least, at most."""
 BACK, GONE = ("process", "database", "bucket", "head"), ("machine", "link", "spot")
 """What `tests.cluster.cut` loses that comes back, and machines, which are lost."""
+PROCESSES = ("session", "coordinator", "capture")
+"""Whose processes are killed, each kind so often."""
 _CUT = ("session_s", "render_taken_s", "janitor_s", "render_unit_s", "ended_s")
 _NOTICE = ("session_left_s", "render_taken_s", "moved_s")
 _POLL_S = 0.05
@@ -269,21 +272,22 @@ def lost_machines(kills: int, losses: int) -> dict[str, Any]:
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return {}
-    found = {kind: [_lose(kind, kills)] for kind in BACK} | {kind: _each(kind, losses) for kind in GONE}
-    return figures_of_losses({kind: [seen for seen in each if seen] for kind, each in found.items()}, kills)
+    found = {kind: [_lose(kind, kills)] for kind in BACK}
+    return figures_of_losses(found | {kind: [_lose(kind, 1) for _ in range(losses)] for kind in GONE}, kills)
 
 
-def _each(kind: str, times: int) -> list[dict[str, Any]]:
-    return [_lose(kind, 1) for _ in range(times)]
+def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], kills: int) -> dict[str, Any]:
+    """Return the figures of losses by their kind.
 
-
-def figures_of_losses(found: dict[str, list[dict[str, Any]]], kills: int) -> dict[str, Any]:
-    """Return the figures of losses by their kind; those of a kind that nothing was seen of are left out.
+    Those of a kind are left out where one of its losses failed, or none was tried, and what is counted over all losses
+    where that holds of any kind, or where fewer processes were killed than was asked for.
 
     Args:
-        found: What was seen each time, by kind.
-        kills: How often what comes back was killed.
+        seen_of: What was seen each time, by kind; None for a loss that failed.
+        kills: How often what comes back was to be killed.
     """
+    had = {kind: [seen for seen in each if seen is not None] for kind, each in seen_of.items()}
+    found = {kind: each if len(each) == len(seen_of[kind]) else [] for kind, each in had.items()}
 
     def worst(kind: str, name: str) -> float:
         return max(float(seen[name]) for seen in found[kind])
@@ -304,16 +308,17 @@ def figures_of_losses(found: dict[str, list[dict[str, Any]]], kills: int) -> dic
             "head_kill_asked": headless["gets"] + headless["commands"],
             "activation_after_head_s": headless["woken_s"],
         }
-    times = {kind: len(each) * (kills if kind in BACK else 1) for kind, each in found.items() if kind != "process"}
-    told["kills"] = times | Counter(killed for seen in found["process"] for killed in seen["killed"])
-    if all(found.values()):
+    times = {kind: len(each) * (kills if kind in BACK else 1) for kind, each in had.items() if kind != "process"}
+    killed = Counter(killed for seen in had["process"] for killed in seen["killed"])
+    told["kills"] = times | {kind: killed[kind] for kind in PROCESSES}
+    if all(found.values()) and all(killed[kind] >= kills for kind in PROCESSES):
         for name in ("lost_events", "repeated_effects"):
             told[name] = sum(int(seen[name]) for each in found.values() for seen in each)
     return told
 
 
-def _lose(how: str, times: int) -> dict[str, Any]:
-    """Lose something; return what was seen, nothing where that failed."""
+def _lose(how: str, times: int) -> dict[str, Any] | None:
+    """Lose something; return what was seen, None where that failed."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     command += ["-m", "tests.cluster.cut", how, str(times)]
     # Ray takes the token of its user's folder for some of what it starts there, and not for the rest
@@ -321,7 +326,7 @@ def _lose(how: str, times: int) -> dict[str, Any]:
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         print(f"could not be measured: {how} (exit status {done.returncode})", file=sys.stderr)
-        return {}
+        return None
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}
 

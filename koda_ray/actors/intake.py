@@ -63,7 +63,8 @@ async def record_command(
         store: The database.
         asked: The command, from `new_command`.
         most_awake: How many sessions of the user may be awake, this one with them.
-        most_video_s: How many seconds of video of the user may wait or be under way, with the one that this asks for.
+        most_video_s: How many seconds of video of the user may wait or be under way, with the one that this asks for;
+            behind a `Rewind` that waits nobody can tell whether it does, and it is taken.
 
     Returns:
         The command under this key, recorded now or before, and whether it still waits. The result of one that waits

@@ -42,12 +42,14 @@ def results_of(job: JobRecord) -> set[str]:
 
 
 async def each_job(store: Store, user_id: str) -> AsyncGenerator[JobRecord]:
-    """Go through all jobs of a user, newest first, with one piece of them read at a time."""
-    cursor: tuple[datetime, str] | None = None
-    while found := await store.list_jobs(user_id=user_id, limit=_AT_ONCE, before=cursor):
-        for job in found:
+    """Go through all jobs of a user, in no order, with one piece of them read at a time.
+
+    Pieces are found by ids: in the order of time each would sort all of the jobs.
+    """
+    ids = await store.job_ids(user_id)
+    for start in range(0, len(ids), _AT_ONCE):
+        for job in await store.list_jobs(ids=ids[start : start + _AT_ONCE]):
             yield job
-        cursor = found[-1].created_at, found[-1].id
 
 
 async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> None:
@@ -150,9 +152,11 @@ class Removal:
 
     async def _renders(self, closed: SessionRecord) -> None:
         """Remove its jobs' results, and what only they are made of."""
-        began = now()
+        began, shown = now(), None
         for job in await self._store.list_jobs(session_id=closed.id):
-            for prefix in results_of(job) - await self._shown(closed.user_id):
+            if shown is None:  # once: what nobody else shows now, a fork cannot come to show
+                shown = await self._shown(closed.user_id)
+            for prefix in results_of(job) - shown:
                 await self._storage.delete_prefix(prefix)
             if isinstance(bundle := job.spec.get("bundle"), str):
                 units = {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}

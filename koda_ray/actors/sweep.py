@@ -124,6 +124,7 @@ class Sweep:
         self._rest_until: datetime | None = None
         self._kept: dict[str, set[str]] = {}
         self._looked_at: tuple[str, set[str]] | None = None
+        self._shown: tuple[str, set[str]] | None = None
         self._over: list[tuple[JobRecord, str]] = []
         self._gone: list[str] = []
         self._counting = Counting(store=store, storage=storage, metrics=self._metrics)
@@ -162,7 +163,7 @@ class Sweep:
 
     async def _all(self) -> AsyncGenerator[int]:
         """Walk through everything once; yields what each piece cost."""
-        self._kept, self._looked_at, self._over = {}, None, []
+        self._kept, self._looked_at, self._shown, self._over = {}, None, None, []
         self._counting.begin()
         await self._storage.sweep()
         async with aclosing(self._unused()) as pieces:
@@ -358,8 +359,16 @@ class Sweep:
         return self._looked_at[1]
 
     async def _shown_results(self, user_id: str) -> set[str]:
-        """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well."""
-        return {prefix async for job in each_job(self._store, user_id) for prefix in results_of(job)}
+        """Return the folders of results that some job shows: that of a deleted session's may be a fork's as well.
+
+        Looked up once in a round: what no job shows comes to be shown by none, since a fork shows what some job does.
+        """
+        if self._shown is None or self._shown[0] != user_id:
+            self._shown = (
+                user_id,
+                {prefix async for job in each_job(self._store, user_id) for prefix in results_of(job)},
+            )
+        return self._shown[1]
 
     async def _remove(self, kind: str, prefix: str, limit: datetime, *, may: Callable[[], None] | None = None) -> int:
         """Remove a folder, unless somebody has come to use it meanwhile; ``may`` raises where one must not any more."""

@@ -35,7 +35,8 @@ class DiscardingStore(Protocol):
         Raises:
             NotFound: There is no such session of this user, or its deletion has begun.
             LimitReached: With it, the user would have more than ``quota``, of those that are awake only where it owes
-                work or is asked something; it stays discarded.
+                work or is asked something; it stays discarded. A final video that it owes, or is asked for, is never
+                too much: it was taken when it was asked for, and counts among the user's again.
         """
         ...
 

@@ -8,7 +8,7 @@ it out of here, so none is lost and none is applied twice, wherever anybody is k
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
@@ -26,6 +26,8 @@ __all__ = [
     "check_waiting",
     "final_video_s",
     "is_awake",
+    "new_video_s",
+    "owed_after",
     "superseded",
 ]
 
@@ -57,7 +59,7 @@ class InboxStore(Protocol):
             judge: Pure. It sees the row as it is in the transaction that records the command.
             most_awake: How many of the user's sessions may be awake (see `SessionQuota`), this one with them.
             most_video_s: How many seconds of video of the user may wait or be under way (see `RenderQuota`), where this
-                command has a final one rendered.
+                command has a final one rendered that what waits before it had not.
 
         Returns:
             The command that there is under this key, from now or before, and whether it still waits.
@@ -67,7 +69,9 @@ class InboxStore(Protocol):
             Conflict: The key was used for another command.
             LimitReached: `MAX_WAITING` commands wait already, or, with this one, more than `MAX_WAITING_BYTES`; or the
                 session sleeps, and as many of the user's as may be are awake; or it has a video rendered, and so much
-                waits already. That holds however many are asked at once.
+                waits already. That holds however many are asked at once, but for what ``judge`` cannot tell: what a
+                session owes once it went back. A video that is asked for behind such a command is not refused, and
+                counts from when the session owes it.
             KodaError: What ``judge`` raised. Nothing was recorded, as with the others.
         """
         ...
@@ -88,11 +92,28 @@ class InboxStore(Protocol):
         ...
 
 
-def final_video_s(row: SessionRecord, owes: object) -> float:
-    """Return how long the final video is that a session is to render, once it owes what is said; 0 for no video."""
-    if owes != "render_final":
+def owed_after(owes: str | None, result: Mapping[str, JsonValue]) -> JsonValue:
+    """Say what a session owes once a command is taken, as its result tells; one that tells nothing leaves it."""
+    return result.get("owes", owes)
+
+
+def final_video_s(preview_s: float | None) -> float:
+    """Return how long the final video is of a preview of some length, or of one that nobody knows."""
+    return _UNKNOWN_S if preview_s is None else preview_s
+
+
+def new_video_s(row: SessionRecord, waiting: Sequence[CommandRecord], result: Mapping[str, JsonValue]) -> float:
+    """Return how long the final video is that a command has a session owe, which what waits before it does not; or 0.
+
+    Args:
+        row: The session, as it is before anything of what waits is taken.
+        waiting: What waits before the command, oldest first.
+        result: What the command leads to.
+    """
+    before = owed_after(row.owes, waiting[-1].result) if waiting else row.owes
+    if before == "render_final" or result.get("owes") != "render_final":
         return 0.0
-    return _UNKNOWN_S if row.state.preview is None else row.state.preview.duration
+    return final_video_s(None if row.state.preview is None else row.state.preview.duration)
 
 
 def is_awake(owes: str | None, lease_until: datetime | None) -> bool:

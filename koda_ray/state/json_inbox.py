@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake
+from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, new_video_s, owed_after
 from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
@@ -46,9 +46,9 @@ class JsonInbox:
             check_waiting(command, waiting)
             found = decode(SessionRecord, row)
             made = replace(command, result=judge(found, waiting))
-            video_s = final_video_s(found, made.result.get("owes")) if found.owes != "render_final" else 0.0
+            video_s = new_video_s(found, waiting, made.result)
             if most_video_s is not None and video_s > 0:
-                there_s = queued_video_s(change.tables, command.user_id)
+                there_s = queued_video_s(change.tables, command.user_id, without=session_id)
                 check_renders(RenderQuota(video_s=most_video_s), RenderQuota(video_s=there_s + video_s))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
@@ -104,18 +104,34 @@ def count_awake(tables: Tables, user_id: str) -> int:
     )
 
 
-def queued_video_s(tables: Tables, user_id: str) -> float:
-    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for."""
+def queued_video_s(tables: Tables, user_id: str, *, without: str | None = None) -> float:
+    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for.
+
+    Args:
+        tables: Where.
+        user_id: Whose.
+        without: A session whose final video is not counted.
+    """
     mine = words(user_id)
-    begun = [row for row in tables.of("jobs") if row["user_id"] == mine and row["status"] in OWED_STATUSES]
-    finals = {str(row["session_id"]) for row in begun if row["kind"] == "final"}
-    asked = [decode(CommandRecord, row) for row in tables.everywhere("inbox") if row["user_id"] == mine]
-    ids = {each.session_id for each in asked if each.result.get("owes") == "render_final"}
-    rows = [row for row in tables.of("sessions") if row["user_id"] == mine and is_seen(row)]
-    owing = [row for row in rows if row["owes"] == "render_final" and str(row["id"]) not in finals]
-    told = [row for row in rows if row["owes"] != "render_final" and str(row["id"]) in ids]
-    waits = sum(final_video_s(decode(SessionRecord, row), "render_final") for row in (*owing, *told))
-    return waits + sum(cast("float", row.get("video_s", 0.0)) for row in begun)
+    last: dict[str, TableRow] = {}
+    for row in sorted(tables.everywhere("inbox"), key=lambda row: cast("int", row["number"])):
+        last[str(row["session_id"])] = row
+    counted: dict[str | None, float] = {}
+    for row in tables.of("sessions"):
+        if row["user_id"] == mine and is_seen(row):
+            session_id, owes = str(row["id"]), cast("str | None", row["owes"])
+            if session_id in last:
+                owes = owed_after(owes, decode(CommandRecord, last[session_id]).result)
+            if owes == "render_final":
+                preview = decode(SessionRecord, row).state.preview
+                counted[session_id] = final_video_s(None if preview is None else preview.duration)
+    begun: dict[str | None, float] = {}
+    for row in tables.of("jobs"):
+        if row["user_id"] == mine and row["status"] in OWED_STATUSES:
+            final_of = cast("str | None", row["session_id"]) if row["kind"] == "final" else None
+            begun[final_of] = begun.get(final_of, 0.0) + cast("float", row.get("video_s", 0.0))
+    counted |= begun  # what is begun counts as its job says
+    return sum(seconds for final_of, seconds in counted.items() if final_of is None or final_of != without)
 
 
 def quota_used(tables: Tables, user_id: str) -> SessionQuota:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -72,21 +72,30 @@ class JsonJobs:
         *,
         session_id: str | None = None,
         user_id: str | None = None,
+        ids: Collection[str] | None = None,
         limit: int | None = None,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
+        """Read jobs, newest first; see `Store.list_jobs`."""
         cursor = None if before is None else (moment(before[0]), before[1])
 
         def is_wanted(row: TableRow) -> bool:
             return (
                 (session_id is None or row["session_id"] == words(session_id))
                 and (user_id is None or row["user_id"] == words(user_id))
+                and (ids is None or row["id"] in ids)
                 and (cursor is None or _age(row) < cursor)
             )
 
         return await self._database.read(
             lambda tables: [decode(JobRecord, row) for row in _newest(filter(is_wanted, tables.of("jobs")))[:limit]]
+        )
+
+    async def job_ids(self, user_id: str) -> list[str]:
+        """Read the ids of all jobs of a user, in no order."""
+        mine = words(user_id)
+        return await self._database.read(
+            lambda tables: [str(row["id"]) for row in tables.of("jobs") if row["user_id"] == mine]
         )
 
     async def list_renders(

@@ -6,11 +6,31 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, or_, select, union_all, update
+from pydantic import JsonValue
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Float,
+    Select,
+    and_,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, superseded
+from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, new_video_s, owed_after, superseded
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import OWED_STATUSES, CommandRecord, OwedWork, RenderQuota, SessionQuota
 from koda_ray.state.refusals import check_renders, no_such, too_many_awake, used_for_another
@@ -34,6 +54,8 @@ __all__ = [
 _S = schema.sessions.c
 _I = schema.inbox.c
 _J = schema.jobs.c
+_PREVIEW_S = r'"preview":\{(?:"[a-zA-Z]+":"(?:[^"\\]|\\.)*",)*"duration":([0-9.eE+-]+)'
+"""Where a state has its preview's length: inside of a string its quotes would have backslashes."""
 WHOLE_QUOTA = SessionQuota(sessions=0, awake=0, stored_bytes=0)
 """With it, everything is counted."""
 
@@ -69,9 +91,9 @@ class SqlInbox:
             check_waiting(command, waiting)
             found = session(row)
             made = replace(command, result=judge(found, waiting))
-            video_s = final_video_s(found, made.result.get("owes")) if found.owes != "render_final" else 0.0
+            video_s = new_video_s(found, waiting, made.result)
             if most_video_s is not None and video_s > 0:
-                there_s = queued_video_s(connection, command.user_id)
+                there_s = queued_video_s(connection, command.user_id, without=found.id)
                 check_renders(RenderQuota(video_s=most_video_s), RenderQuota(video_s=there_s + video_s))
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
             number = connection.execute(last).scalar_one() + 1
@@ -113,20 +135,63 @@ def count_awake(connection: Connection, user_id: str) -> int:
     return connection.execute(mine).scalar_one()
 
 
-def queued_video_s(connection: Connection, user_id: str) -> float:
-    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for."""
+def queued_video_s(connection: Connection, user_id: str, *, without: str | None = None) -> float:
+    """Add up a user's video that waits or is under way: jobs, and finals that sessions owe or are asked for.
+
+    It is one statement, since a final goes from what is asked to what is owed and then to a job: two would see one
+    twice, or not at all, where others commit between them.
+
+    Args:
+        connection: Where.
+        user_id: Whose.
+        without: A session whose final video is not counted.
+    """
+    others_s, finals = 0.0, dict[str, float]()
+    owing: dict[str, float] = {}
+    asked: list[tuple[str, JsonValue, float | None]] = []
+    for part, session_id, seconds, owes, result in connection.execute(_queued_video(connection, user_id)):
+        if part == "others":
+            others_s = float(seconds)
+        elif part == "final":
+            finals[session_id] = finals.get(session_id, 0.0) + seconds
+        elif part == "owed":
+            owing[session_id] = final_video_s(seconds)
+        else:
+            asked.append((session_id, owed_after(owes, result), seconds))
+    for session_id, owes, seconds in asked:
+        owing.pop(session_id, None)
+        if owes == "render_final":
+            owing[session_id] = final_video_s(seconds)
+    counted = owing | finals  # what is begun counts as its job says
+    return others_s + sum(seconds for session_id, seconds in counted.items() if session_id != without)
+
+
+def _queued_video(connection: Connection, user_id: str) -> CompoundSelect[Any, Any, Any, Any, Any]:
+    """Select the parts of a user's video that waits or is under way, each with its name.
+
+    ``asked`` is what the last command that waits for a session leads to, ``owed`` a final that a row owes, ``final``
+    one that is begun, and ``others`` what all other jobs come to.
+    """
+    preview_s = _preview_s(connection)
+    later = schema.inbox.alias()
+    is_last = ~exists().where(later.c.session_id == _I.session_id, later.c.number > _I.number)
+    seen = (_S.user_id == user_id, schema.IS_SEEN)
+    asked = select(literal_column("'asked'"), _S.id, preview_s, _S.owes, _I.result)
+    asked = asked.join(schema.inbox, _I.session_id == _S.id).where(*seen, is_last)
+    owed = select(literal_column("'owed'"), _S.id, preview_s, null(), null()).where(*seen, _S.owes == "render_final")
     begun = (_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
-    seconds = select(func.coalesce(func.sum(_J.video_s), 0.0)).where(*begun)
-    finals = select(_J.session_id).where(*begun, _J.kind == "final", _J.session_id.is_not(None))
-    mine = select(schema.sessions).where(_S.user_id == user_id, schema.IS_SEEN)
-    owing = mine.where(_S.owes == "render_final", _S.id.not_in(finals))
-    found = [final_video_s(session(row), row.owes) for row in connection.execute(owing)]
-    asked = select(_I.session_id, _I.result).where(_I.user_id == user_id)
-    ids = [row.session_id for row in connection.execute(asked) if row.result.get("owes") == "render_final"]
-    if ids:
-        rows = connection.execute(mine.where(_S.id.in_(ids), or_(_S.owes.is_(None), _S.owes != "render_final")))
-        found += [final_video_s(session(row), "render_final") for row in rows]
-    return float(connection.execute(seconds).scalar_one()) + sum(found)
+    is_final = and_(_J.kind == "final", _J.session_id.is_not(None))
+    final = select(literal_column("'final'"), _J.session_id, _J.video_s, null(), null()).where(*begun, is_final)
+    others_s = func.coalesce(func.sum(_J.video_s), 0.0)
+    others = select(literal_column("'others'"), null(), others_s, null(), null()).where(*begun, not_(is_final))
+    return union_all(asked, owed, final, others)
+
+
+def _preview_s(connection: Connection) -> ColumnElement[float]:
+    """Find how long a session's preview is in its state, which is read no further; null where it has none."""
+    if connection.dialect.name == "sqlite":
+        return cast(func.json_extract(_S.state, "$.preview.duration"), Float)
+    return cast(func.substring(_S.state, _PREVIEW_S), Float)  # Postgres reads no JSON that has a NUL anywhere
 
 
 def quota_used(connection: Connection, user_id: str, quota: SessionQuota) -> SessionQuota:

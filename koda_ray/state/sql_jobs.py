@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -106,18 +106,26 @@ class SqlJobs:
         *,
         session_id: str | None = None,
         user_id: str | None = None,
+        ids: Collection[str] | None = None,
         limit: int | None = None,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
+        """Read jobs, newest first; see `Store.list_jobs`."""
         query = select(schema.jobs)
         if session_id is not None:
             query = query.where(_J.session_id == session_id)
         if user_id is not None:
             query = query.where(_J.user_id == user_id)
+        if ids is not None:
+            query = query.where(_J.id.in_(ids))
         if before is not None:
             query = query.where(_is_after(before))
         return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit))
+
+    async def job_ids(self, user_id: str) -> list[str]:
+        """Read the ids of all jobs of a user, in no order."""
+        query = select(_J.id).where(_J.user_id == user_id)
+        return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
 
     async def list_renders(
         self,

@@ -379,10 +379,23 @@ class Store(
         *,
         session_id: str | None = None,
         user_id: str | None = None,
+        ids: Collection[str] | None = None,
         limit: int | None = None,
         before: tuple[datetime, str] | None = None,
     ) -> list[JobRecord]:
-        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id."""
+        """Read jobs, newest first: all, or ``limit`` at most of those after one in the list, its time and its id.
+
+        Args:
+            session_id: Of which session.
+            user_id: Whose.
+            ids: Of which ids; some hundreds of them at most.
+            limit: How many at most.
+            before: After which.
+        """
+        ...
+
+    async def job_ids(self, user_id: str) -> list[str]:
+        """Read the ids of all jobs of a user, in no order: whoever goes through many of them reads them by these."""
         ...
 
     async def list_renders(

@@ -65,6 +65,17 @@ async def test_a_final_video_is_refused_at_once_where_too_much_of_its_user_waits
     assert (await accept(4.0)).result == {"phase": "preview", "owes": "render_final"}
 
 
+async def test_a_final_video_that_is_asked_for_behind_going_back_is_taken(world: SessionWorld) -> None:
+    shown = Preview(video_url="v", job_id="job-p", bundle="b", duration=4.0)
+    row = await world.row(phase="preview", owes=None, execution={}, plan_accepted=True, preview=shown)
+    back, accept = (
+        new_command(session_id=row, user_id="local", name=name, body=body, key=name)
+        for name, body in (("rewind", {"undo": True}), ("accept", {}))
+    )
+    await world.store.receive(back, lambda row, waiting: {})
+    assert (await record_command(world.store, accept, most_video_s=0.0))[0].result == {}
+
+
 async def left_rendering(world: SessionWorld, session_id: str) -> str:
     """Leave a preview's row and its charge as a process does that is killed in the middle of it; return its id."""
     row = await world.store.activate(session_id, host="killed", lease_until=now() + SOON)

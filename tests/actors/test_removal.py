@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 
+from koda_ray.actors import removal
 from koda_ray.actors.removal import Removal
 from koda_ray.actors.timeline import fork_session
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
 from koda_ray.state import checkpoint
 from koda_ray.state.keys import bundle_key, picture_key
-from koda_ray.state.records import Batch, SessionRecord
+from koda_ray.state.records import Batch, JobRecord, SessionRecord
 from koda_ray.state.storage import Storage
 from tests.actors.house import SOON, House, filled
 from tests.state import records
@@ -55,6 +56,26 @@ async def test_a_deletion_takes_everything_but_what_others_share(house: House) -
     assert len([key for key in await house.storage.list() if "/blobs/" in key]) == 4
     await delete(second)  # the user's last
     assert await house.storage.list() == []
+
+
+async def test_who_shows_a_sessions_videos_is_looked_up_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await filled(house, "a" * 64)
+    for _ in range(2):
+        await house.store.create_job(replace(records.job(session.user_id, session), status="succeeded"))
+    for _ in range(2):
+        await house.store.create_job(records.job(session.user_id))
+    asked: list[int] = []
+    list_jobs = house.store.list_jobs
+
+    async def counted(**sought: Any) -> list[JobRecord]:
+        found = await list_jobs(**sought)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(house.store, "list_jobs", counted)
+    monkeypatch.setattr(removal, "_AT_ONCE", 2)
+    await house.removal.finish(await house.store.close_session(session.id, user_id=session.user_id))
+    assert asked == [3, 2, 2, 1], "its own, and all of the user's in pieces"
 
 
 async def kept(house: House, files: dict[str, bytes]) -> SessionRecord:

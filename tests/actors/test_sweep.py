@@ -446,6 +446,28 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     assert await disk_storage.exists(shown)
 
 
+async def test_what_jobs_show_is_looked_up_once_in_a_round(
+    store: SqlStore, disk_storage: Storage, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    job_ids = store.job_ids
+
+    async def counted(user_id: str) -> list[str]:
+        asked.append(user_id)
+        return await job_ids(user_id)
+
+    monkeypatch.setattr(store, "job_ids", counted)
+    await put(disk_storage, *(video_key(user, f"job_gone_{n}", "mp4") for user in ("ann", "bob") for n in range(3)))
+    clock.at += PAGES * 2
+    sweep = sweep_of(store, disk_storage, clock)
+    assert len(await sweep.step()) == 6 and sorted(asked) == ["ann", "bob"]
+    shown = video_key("ann", "job_late", "mp4")
+    await put(disk_storage, shown)
+    await store.create_job(replace(records.job(), result={"videoKey": shown}, status="succeeded"))
+    clock.at += PAGES * 2
+    assert await sweep.step() == [] and await disk_storage.exists(shown), "the next round looks anew"
+
+
 @pytest.mark.parametrize("discarded", [False, True])
 async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(
     store: SqlStore, storage: Storage, clock: Clock, discarded: bool

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import cluster, load, many_rows, scale_model
-from benchmarks.cluster import BARS, JobRun, against_bars, figures_of_losses, scaling
+from benchmarks.cluster import BARS, PROCESSES, JobRun, against_bars, figures_of_losses, scaling
 from benchmarks.measured import table
 
 
@@ -50,7 +50,7 @@ def losses() -> dict[str, list[dict[str, Any]]]:
     cut = {"session_s": 5.0, "render_taken_s": 6.0, "janitor_s": 7.0, "render_unit_s": 8.0, "ended_s": 9.0}
     asked = {"get_failures": 0, "commands_refused": 0, "gets": 50, "commands": 10, "woken_s": 1.5}
     return {
-        "process": [{**none_lost, "killed": ["session", "capture", "session"]}],
+        "process": [{**none_lost, "killed": [*PROCESSES] * 20}],
         "database": [none_lost],
         "bucket": [{**none_lost, "lost_events": 1}],
         "head": [none_lost | asked],
@@ -64,13 +64,28 @@ def test_what_is_lost_is_counted_over_all_losses() -> None:
     told = figures_of_losses(losses(), 20)
     assert (told["lost_events"], told["repeated_effects"]) == (1, 2)
     assert (told["session_back_s"], told["silent_cut_s"]) == (4.0, 6.0)
-    once = {"link": 1, "spot": 1, "machine": 2, "capture": 1, "session": 2}
-    assert told["kills"] == {"database": 20, "bucket": 20, "head": 20, **once}
+    machines = {"link": 1, "spot": 1, "machine": 2}
+    assert told["kills"] == {"database": 20, "bucket": 20, "head": 20, **machines, **dict.fromkeys(PROCESSES, 20)}
 
 
 def test_a_loss_that_could_not_be_had_leaves_its_figures_out() -> None:
     told = figures_of_losses({**losses(), "head": [], "spot": []}, 20)
     assert told.keys() == {"session_back_s", "silent_cut_s", "silent_cut", "kills"}
+
+
+def test_one_loss_of_several_that_failed_leaves_its_figures_unmeasured() -> None:
+    whole = losses()
+    told = figures_of_losses({**whole, "machine": [*whole["machine"], None]}, 20)
+    assert told["kills"]["machine"] == 2 and {"silent_cut_s", "activation_after_head_s"} <= told.keys()
+    unmeasured = set(against_bars(told)["unmeasured"])
+    assert {"session_back_s", "lost_events", "repeated_effects"} <= unmeasured
+
+
+def test_fewer_kills_than_were_asked_for_leave_what_is_counted_unmeasured() -> None:
+    few = [*PROCESSES] * 19 + ["session", "capture"]
+    told = figures_of_losses({**losses(), "process": [{**losses()["process"][0], "killed": few}]}, 20)
+    assert told["kills"]["coordinator"] == 19 and told["session_back_s"] == 4.0
+    assert {"lost_events", "repeated_effects"} <= set(against_bars(told)["unmeasured"])
 
 
 def test_the_table_has_every_bar_and_what_was_measured() -> None:

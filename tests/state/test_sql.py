@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
 from koda_ray.config import Settings
 from koda_ray.errors import Missing, StorageError
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
+from koda_ray.state.sql_inbox import queued_video_s
 from koda_ray.types import now
 from tests.state.child import start
 from tests.state.conformance.connecting import connecting
@@ -154,6 +156,19 @@ def test_it_travels_without_showing_its_password(tmp_path: Path) -> None:
     local = SqlStore.from_settings(Settings.model_validate({"database_path": tmp_path / "a b.db"}))
     assert local.database.url.database == str(tmp_path / "a b.db")
     assert repr(pickle.loads(pickle.dumps(local))) == repr(local)
+
+
+async def test_video_that_waits_is_added_up_in_one_statement_that_reads_no_whole_state(store: SqlStore) -> None:
+    """Of two statements the second may see what was committed after the first: on Postgres a video twice, or never."""
+    asked: list[str] = []
+
+    def work(connection: Connection) -> float:
+        event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        return queued_video_s(connection, "ann")
+
+    assert await store.database.read(work) == 0.0
+    assert len(asked) == 1 and "json_extract" in asked[0]
+    assert "body" not in asked[0] and "sessions.state," not in asked[0].replace("json_extract(sessions.state,", "")
 
 
 async def test_keys_are_not_kept(store: SqlStore, tmp_path: Path) -> None:

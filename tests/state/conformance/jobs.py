@@ -34,6 +34,9 @@ class JobConformance:
         assert await store.list_jobs(user_id="ann", limit=1) == [later]
         assert await store.list_jobs(user_id="ann", limit=5, before=(later.created_at, later.id)) == [job]
         assert await store.list_jobs(user_id="bob") == []
+        assert sorted(await store.job_ids("ann")) == sorted([job.id, later.id]) and await store.job_ids("bob") == []
+        assert await store.list_jobs(ids=[job.id, later.id, "job_unknown"]) == [later, job]
+        assert await store.list_jobs(ids=[job.id]) == [job] and await store.list_jobs(ids=[]) == []
 
     async def test_how_much_it_takes_is_noted_of_the_row_that_was_looked_at_alone(self, store: Store) -> None:
         job = await store.create_job(records.job())

@@ -248,6 +248,51 @@ class ShareConformance:
         assert two != one
 
     @pytest.mark.quick
+    async def test_a_session_counts_once_and_by_the_last_that_waits_for_it(self, store: Store) -> None:
+        words = 'so \x00 "preview":{"duration":90} \\'
+        shown = Preview(video_url=words, job_id="job-p", bundle="b", duration=40.0)
+        mine, other = [await new_session(store, phase="preview", prompt=words, preview=shown) for _ in range(2)]
+
+        async def ask(of: SessionRecord, name: str, owes: str | None) -> None:
+            asked = records.command(of, new_id("cmd"), name=name)
+            await store.receive(asked, lambda row, waiting: {"owes": owes}, most_video_s=50.0)
+
+        await ask(mine, "accept", "render_final")
+        await ask(mine, "permissions", "render_final")  # asks for no video, with one that waits
+        await store.create_job(dataclasses.replace(records.job(), kind="render"), quota=RenderQuota(video_s=40.0))
+        with pytest.raises(LimitReached):
+            await ask(other, "accept", "render_final")
+        await ask(mine, "cancel", None)
+        await ask(other, "accept", "render_final")
+        with pytest.raises(LimitReached):
+            await ask(mine, "accept", "render_final")
+        assert [each.name for each in await store.inbox(mine.id)] == ["accept", "permissions", "cancel"]
+
+    async def test_a_final_that_takes_the_place_of_one_counts_alone(self, store: Store) -> None:
+        shown = Preview(video_url="v", job_id="job-p", bundle="b", duration=40.0)
+        row = await records.active_session(store, phase="preview", preview=shown)
+        final = dataclasses.replace(
+            records.job(), id="job-f", session_id=row.id, kind="final", status="running", video_s=40.0
+        )
+        owing = row.state.model_copy(update={"owes": "render_final", "output": Output(job_id="job-f")})
+        await store.commit(row.id, row.epoch, Batch(jobs=[final], state=owing))
+
+        async def ask(name: str, result: dict[str, JsonValue], most_s: float = 50.0) -> None:
+            asked = records.command(row, new_id("cmd"), name=name)
+            await store.receive(asked, lambda row, waiting: result, most_video_s=most_s)
+
+        await ask("budget", {"owes": "render_final"}, most_s=1.0)
+        await ask("cancel", {"owes": None})
+        with pytest.raises(LimitReached):
+            await ask("accept", {"owes": "render_final"}, most_s=39.0)
+        await ask("accept", {"owes": "render_final"})
+        await ask("rewind", {})  # where that leads nobody knows yet: it counts as what the row owes
+        with pytest.raises(LimitReached):
+            await store.create_job(
+                dataclasses.replace(records.job(), kind="render", video_s=1.0), quota=RenderQuota(video_s=40.0)
+            )
+
+    @pytest.mark.quick
     async def test_who_has_stored_as_much_as_one_may_begins_nothing_more(self, store: Store) -> None:
         made = await store.create_job(dataclasses.replace(records.job(), kind="render"))
         running = await store.claim_job(made.id, lease_until=now() + SOON)
