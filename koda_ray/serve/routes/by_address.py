@@ -1,19 +1,20 @@
 """Videos and pictures that are seen by address alone, for pages whose ``<img>`` and ``<video>`` bring no key.
 
 Whoever may see a session asks for such addresses (`koda_ray.serve.media_links`); what is behind one is sent to whoever
-has it, and counts among its user's requests as if they had asked for it with their key.
+has it, from here and never from its bucket, whose addresses are good beyond the end of this one, or of the session, and
+are for no page that takes nothing of other origins unasked. It counts among its user's requests as if they had asked
+for it with their key.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from koda_ray.serve.context import Deps, OwnSession, streams_of
-from koda_ray.serve.media import REDIRECTED, Representation, blob_response
+from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.media_links import MediaGrant, MediaSigner
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.media import (
@@ -81,15 +82,13 @@ _Granted = Annotated[JobRecord, Depends(_granted)]
         200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
         206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
         304: {"description": "You have it already"},
-        **REDIRECTED,
         **responses(403, 404, 416, 422, 429),
     },
 )
 @router.head("/media/{token}/video", include_in_schema=False)
 async def get_video(job: _Granted, request: Request, deps: Deps, download: Download = False) -> Response:
     """Send the video, or the part that `Range` asks for."""
-    named = video_of(job, f"{job.session_id}-{job.kind}", download=download)
-    shown = replace(named, redirects=deps.settings.redirects_to_bucket)
+    shown = video_of(job, f"{job.session_id}-{job.kind}", download=download)
     return _for_anywhere(await blob_response(request, deps.storage, video_key_of(job), shown))
 
 
