@@ -2,7 +2,7 @@
 
 They are compared as text with what a browser says of a page, and become sources of a policy, so each is taken only as
 a browser would write it, and only where a policy has words for it: what differs would match nothing and tell nobody.
-Chromium (156 is tried) drops a source whose host has ``_`` or is an IPv6 address, and lets no page of it frame anything.
+Chromium (156 is tried) drops a source whose host has ``_`` or is an IPv6 address, and lets no page there frame us.
 
 How a browser writes a name with other letters depends on tables that Python's own ``idna`` codec has not (of 2003, by
 which ``straße.de`` is another host), so that is left to a browser.
