@@ -98,6 +98,15 @@ class JsonShares:
 
         return await self._database.write(work)
 
+    async def share_comment(self, session_id: str, comment_id: str) -> ShareComment | None:
+        """Read a comment; None where there is none."""
+
+        def work(tables: Tables) -> ShareComment | None:
+            row = tables.get("share_comments", comment_id, session_id)
+            return None if row is None else decode(ShareComment, row)
+
+        return await self._database.read(work)
+
     async def share_comments(self, session_id: str, share_id: str) -> list[ShareComment]:
         """Read what was said with a link, oldest first."""
 

@@ -110,6 +110,10 @@ class ShareStore(Protocol):
         """
         ...
 
+    async def share_comment(self, session_id: str, comment_id: str) -> ShareComment | None:
+        """Read a comment on one of a session's videos; None where there is none."""
+        ...
+
     async def share_comments(self, session_id: str, share_id: str) -> list[ShareComment]:
         """Read what was said with a link, oldest first; nothing where there is none."""
         ...

@@ -103,6 +103,12 @@ class SqlShares:
 
         return await self._database.write(work)
 
+    async def share_comment(self, session_id: str, comment_id: str) -> ShareComment | None:
+        """Read a comment; None where there is none."""
+        query = select(schema.share_comments).where(_C.session_id == session_id, _C.id == comment_id)
+        found = await self._database.records(ShareComment, query)
+        return found[0] if found else None
+
     async def share_comments(self, session_id: str, share_id: str) -> list[ShareComment]:
         """Read what was said with a link, oldest first."""
         query = select(schema.share_comments).where(_C.session_id == session_id, _C.share_id == share_id)

@@ -50,7 +50,7 @@ class MakeShare(Model):
 
 
 class ShareView(Model):
-    """A link as its owner sees it: without its token, which nobody can tell any more.
+    """A link as its owner sees it: without its token, which only the request that made it is told.
 
     ``job`` made the video; ``ended`` says that ``expiresAt`` has come, ``commented`` how many comments there are.
     """
@@ -66,9 +66,10 @@ class ShareView(Model):
 
 
 class ShareCreated(ShareView):
-    """A link that was just made. Its ``token``, and ``url`` with it, are told with it and never again.
+    """A link that was just made, with its ``token`` and ``url``: the request that made it is told them, and no other.
 
-    ``url`` is a page that shows the video, and ``url`` with ``/embed`` after it one for a frame in any other page.
+    Said again with the same idempotency key it is told them again, until the link is revoked. ``url`` is a page that
+    shows the video, and ``url`` with ``/embed`` after it one for a frame in any other page.
     """
 
     token: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.errors import StorageError
 from koda_ray.serve.media_links import MediaGrant, MediaSigner
+from koda_ray.serve.quotas import SPARE_REQUESTS
 from koda_ray.serve.signing import Forbidden
 from koda_ray.types import now
 
@@ -72,6 +74,38 @@ async def test_whoever_has_the_address_sees_one_video_and_its_picture(
     assert (await http.get(links["videoUrl"])).status_code == 404
     await ann.restore(session_id)
     assert (await http.get(links["videoUrl"])).status_code == 200
+
+
+async def test_who_keeps_an_address_busy_keeps_nobody_else_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        world(tmp_path, KODA_API_KEYS=f"ann={KEY}", KODA_USER_STREAMS=1) as koda,
+        KodaClient(koda.url, key=KEY) as ann,
+        httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as anybody,
+    ):
+        session_id = await with_versions(koda, ann)
+        await ann.accept(session_id)
+        await until(ann, session_id, "complete")
+        busy, other = await ann.media(session_id), await ann.media(session_id, kind="preview")
+        assert busy.job != other.job
+        size, slow, waiting = koda.storage.size, asyncio.Event(), asyncio.Semaphore(0)
+
+        async def held(key: str) -> int:
+            if busy.job in key:
+                waiting.release()
+                await slow.wait()
+            return await size(key)
+
+        monkeypatch.setattr(koda.storage, "size", held)
+        async with asyncio.TaskGroup() as reading, asyncio.timeout(60):
+            asked = [reading.create_task(anybody.head(busy.video_url)) for _ in range(SPARE_REQUESTS + 1)]
+            for _ in asked:
+                await waiting.acquire()
+            refused = await anybody.head(busy.video_url)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+            assert (await anybody.head(other.video_url)).status_code == 200
+            assert (await ann.session(session_id)).id == session_id
+            slow.set()
+        assert {each.result().status_code for each in asked} == {200}
 
 
 async def test_its_token_stands_in_no_log(

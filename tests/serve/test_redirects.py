@@ -108,6 +108,18 @@ async def test_nobody_else_is_given_an_address(koda: World, finished: str) -> No
             assert (found.status_code, "location" in found.headers) == (status, False)
 
 
+async def test_an_address_without_a_key_leads_to_no_bucket(http: httpx.AsyncClient, finished: str) -> None:
+    links = (await http.get(f"/v1/sessions/{finished}/media")).json()
+    async with httpx.AsyncClient(base_url=str(http.base_url), trust_env=False, timeout=60) as anybody:
+        found = await anybody.get(links["videoUrl"])
+        assert (found.status_code, found.content == LARGE, "location" in found.headers) == (200, True, False)
+        assert found.headers["cross-origin-resource-policy"] == "cross-origin"
+        part = await anybody.get(links["videoUrl"], headers={"Range": "bytes=1000000-1000063"})
+        assert (part.status_code, part.content) == (206, LARGE[1_000_000:1_000_064])
+        assert (await http.delete(f"/v1/sessions/{finished}?undoS=600")).status_code == 204
+        assert (await anybody.get(links["videoUrl"])).status_code == 404
+
+
 async def test_the_client_follows_and_shows_the_bucket_no_key(alice: KodaClient, finished: str, tmp_path: Path) -> None:
     size = await alice.download(finished, tmp_path / "video.mp4")
     assert size == len(LARGE) and (tmp_path / "video.mp4").read_bytes() == LARGE

@@ -232,6 +232,21 @@ async def test_comments_come_so_fast_and_no_faster(koda: World, client: KodaClie
     await client.comment(other.token, "another link is another bucket")
 
 
+async def test_what_was_said_is_told_again_however_fast(koda: World, client: KodaClient) -> None:
+    session_id = await with_versions(koda, client)
+    made = await client.share(session_id, comments=True)
+    first = await client.comment(made.token, "0", key="key 0")
+    for _ in range(20):
+        assert await client.comment(made.token, "0", key="key 0") == first
+    for number in range(1, 12):
+        await client.comment(made.token, str(number), key=f"key {number}")
+    with pytest.raises(LimitReached, match="within a minute"):
+        await client.comment(made.token, "12", key="key 12")
+    assert await client.comment(made.token, "0", key="key 0") == first
+    with pytest.raises(Conflict):
+        await client.comment(made.token, "1", key="key 0")
+
+
 async def test_a_session_has_so_many_links(koda: World, client: KodaClient) -> None:
     session_id = await with_versions(koda, client)
     made = await client.share(session_id)

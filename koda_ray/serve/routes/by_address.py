@@ -1,21 +1,23 @@
 """Videos and pictures that are seen by address alone, for pages whose ``<img>`` and ``<video>`` bring no key.
 
 Whoever may see a session asks for such addresses (`koda_ray.serve.media_links`); what is behind one is sent to whoever
-has it, and counts among its user's requests as if they had asked for it with their key.
+has it, from here and never from its bucket, whose addresses are good beyond the end of this one, or of the session, and
+are for no page that takes nothing of other origins unasked. None of it counts among the requests that its user makes
+with a key: whoever has an address keeps neither the user from the API, nor those with another address from theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from koda_ray.serve.context import Deps, OwnSession, streams_of
-from koda_ray.serve.media import REDIRECTED, Representation, blob_response
+from koda_ray.serve.context import Deps, OwnSession
+from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.media_links import MediaGrant, MediaSigner
 from koda_ray.serve.problem import responses
+from koda_ray.serve.quotas import SPARE_REQUESTS, Streams
 from koda_ray.serve.routes.media import (
     Download,
     JobParam,
@@ -28,7 +30,7 @@ from koda_ray.serve.routes.media import (
 from koda_ray.state.records import JobRecord
 from koda_ray.wire import MediaLinks
 
-__all__ = ["router"]
+__all__ = ["AddressUse", "router"]
 
 router = APIRouter(prefix="/v1", tags=["media"])
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -39,6 +41,19 @@ _ANYWHERE = {
 }
 """It is for pages of other origins, also those that take nothing unasked; and its address is told to nobody."""
 _Token = Annotated[str, Path(max_length=400, description="As `getMedia` gave it")]
+
+
+class AddressUse:
+    """Counts what is asked by addresses alone, in one process.
+
+    Args:
+        streams: How many streams a user may have: those who share an address have as many requests under way. All
+            addresses of a user together have twice as many, so that nobody's are all that a process takes.
+    """
+
+    def __init__(self, streams: int) -> None:
+        self.requests = Streams(streams)
+        self.owners = Streams(2 * streams + SPARE_REQUESTS)
 
 
 @router.get(
@@ -64,7 +79,8 @@ async def get_media(
 
 async def _granted(token: _Token, request: Request, deps: Deps) -> AsyncIterator[JobRecord]:
     grant = MediaSigner(deps.signer.key).check(token)
-    with streams_of(request).asked(grant.user_id):
+    use = cast(AddressUse, request.app.state.by_address)
+    with use.owners.asked(grant.user_id), use.requests.asked(grant.job_id):
         row = await deps.store.get_session(grant.session_id, user_id=grant.user_id)
         yield await finished_render(deps, row, None, grant.job_id)
 
@@ -81,15 +97,13 @@ _Granted = Annotated[JobRecord, Depends(_granted)]
         200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
         206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
         304: {"description": "You have it already"},
-        **REDIRECTED,
         **responses(403, 404, 416, 422, 429),
     },
 )
 @router.head("/media/{token}/video", include_in_schema=False)
 async def get_video(job: _Granted, request: Request, deps: Deps, download: Download = False) -> Response:
     """Send the video, or the part that `Range` asks for."""
-    named = video_of(job, f"{job.session_id}-{job.kind}", download=download)
-    shown = replace(named, redirects=deps.settings.redirects_to_bucket)
+    shown = video_of(job, f"{job.session_id}-{job.kind}", download=download)
     return _for_anywhere(await blob_response(request, deps.storage, video_key_of(job), shown))
 
 

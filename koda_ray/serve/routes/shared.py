@@ -153,7 +153,6 @@ async def comment(body: MakeComment, found: _Opened, key: IdempotencyKey, deps: 
     text = _plain(body.text)
     if not text:
         raise InvalidInput("text: there is nothing in it that can be read", context={"field": "text"})
-    found.shown.comments.take(share.id)
     said = ShareComment(
         id=comment_name(share.id, key),
         session_id=share.session_id,
@@ -164,10 +163,13 @@ async def comment(body: MakeComment, found: _Opened, key: IdempotencyKey, deps: 
         at_s=body.at,
         created_at=now(),
     )
-    try:
-        made = await deps.store.add_comment(said, most=MAX_COMMENTS)
-    except NotFound:
-        raise _nothing() from None
+    made = await deps.store.share_comment(said.session_id, said.id)
+    if made is None:  # else it is said again, which is nothing more
+        found.shown.comments.take(share.id)
+        try:
+            made = await deps.store.add_comment(said, most=MAX_COMMENTS)
+        except NotFound:
+            raise _nothing() from None
     check_same_comment(made, said, key)
     return comment_view(made)
 

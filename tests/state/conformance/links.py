@@ -121,6 +121,9 @@ class LinkConformance:
         texts = [said(there, f"{number}") for number in range(4)]
         told = await asyncio.gather(*(store.add_comment(replace(each, id="cmt_1"), most=1) for each in texts))
         (kept,) = await store.share_comments(mine.id, there.id)
+        assert await store.share_comment(mine.id, "cmt_1") == kept
+        assert await store.share_comment(mine.id, "cmt_2") is None
+        assert await store.share_comment((await active_session(store)).id, "cmt_1") is None
         assert {each.text for each in told} == {kept.text} and (await store.share(mine.id, there.id)).commented == 1
         assert await store.add_comment(replace(texts[0], id="cmt_1"), most=1) == kept, "however many there are"
         with pytest.raises(LimitReached):
