@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.
 PHONE: ViewportSize = {"width": 390, "height": 844}
 DESK: ViewportSize = {"width": 1440, "height": 900}
 STEPS = ("setup", "scene-1", "scene-2", "scene-3", "preview")
+AWAY = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => %s });"
 STATUS = 'main > p[role="status"]'
 
 
@@ -102,10 +103,63 @@ async def test_one_version_is_a_mark_beside_the_title_that_opens_it(shown: tuple
     await expect(page.get_by_role("button", name="Go another way from here")).to_have_count(0)
 
 
+async def at_the_picture(page: Page) -> None:
+    """Press on the picture, which plays it, and once more."""
+    for name in ("Pause", "Play"):
+        await page.locator("video").click(force=True)  # what it is pressed through lies over it
+        await expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
+
+
+async def test_where_the_timeline_has_the_focus_letters_and_space_are_keys_all_the_same(
+    shown: tuple[World, Page],
+) -> None:
+    _, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    await slider.focus()
+    await page.keyboard.press("ArrowRight")
+    await expect(slider).to_have_value("1")
+    await page.keyboard.press("Space")
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await page.keyboard.press("k")
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await page.keyboard.press("o")
+    await expect(page.get_by_title("Play all of it (X)")).to_be_visible()
+    await expect(slider).to_be_focused()
+
+
+async def test_what_is_typed_of_a_time_stays_where_playing_ends_and_enter_goes_back_to_where_it_began(
+    shown: tuple[World, Page],
+) -> None:
+    _, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    await at_the_picture(page)
+    await page.get_by_label("Speed").select_option("0.5×")
+    await page.get_by_role("button", name="Again and again").click()
+    await slider.fill("240")
+    await page.keyboard.press("k")
+    await page.keyboard.press("g")
+    field = page.get_by_label("Time, or frame as f141")
+    await field.fill("1.5")
+    await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await expect(field).to_be_focused()
+    await expect(field).to_have_value("1.5")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await expect(slider).to_have_value("299")
+    await page.keyboard.press("Space")
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await page.keyboard.press("Enter")
+    await expect(slider).to_have_value("0")
+
+
 async def test_keys_go_to_the_ends_and_from_scene_to_scene_and_enter_goes_back(shown: tuple[World, Page]) -> None:
     _, page = shown
     slider = page.get_by_role("slider", name="Frame")
+    await page.keyboard.press("End")
+    await expect(slider).to_have_value("0")  # nobody is at the picture: the page is moved, as any page is
+    await at_the_picture(page)
     for key, frame in (
+        ("Home", 0),
         ("ArrowDown", 90),
         ("ArrowDown", 210),
         ("ArrowDown", 210),
@@ -266,6 +320,19 @@ async def test_a_sign_in_loses_nothing_and_a_sign_out_leaves_nothing(tmp_path: P
         assert await page.evaluate("Object.keys(sessionStorage)") == []
 
 
+async def test_a_tab_that_was_not_looked_at_yet_starts_no_live_page(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/preview") else None)
+    await page.add_init_script(AWAY % "true")
+    await page.goto(page.url.partition("?")[0] + "?panel=live")
+    await expect(page.get_by_text("Starting the page…")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible()
+    assert asked == []
+    async with page.expect_request("**/preview"):
+        await page.evaluate((AWAY % "false") + "document.dispatchEvent(new Event('visibilitychange'))")
+
+
 async def test_a_tab_that_is_not_looked_at_says_that_something_is_done(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await page.context.grant_permissions(["notifications"])
@@ -278,13 +345,12 @@ async def test_a_tab_that_is_not_looked_at_says_that_something_is_done(koda: Wor
         await page.keyboard.press("?")
         await page.get_by_label("Tell me on the desktop").check()
         await page.keyboard.press("Escape")
-        away = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => %s });"
-        await page.evaluate(away % "true")
+        await page.evaluate(AWAY % "true")
         koda.directory.hold = set()
         await koda.directory.wake(session_id)
         await expect(page).to_have_title("● A ball · koda")
         assert await page.evaluate("window.told") == ["A ball: Preview to look at"]
-        await page.evaluate((away % "false") + "document.dispatchEvent(new Event('visibilitychange'))")
+        await page.evaluate((AWAY % "false") + "document.dispatchEvent(new Event('visibilitychange'))")
         await expect(page).to_have_title("A ball · koda")
 
 

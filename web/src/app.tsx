@@ -5,6 +5,7 @@ import { Link, Route, Switch } from 'wouter';
 import { ask } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { forgetTyped } from './api/kept';
+import { ownersBefore } from './api/owner';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
 import { Keys } from './parts/keys';
@@ -67,7 +68,7 @@ function Studio() {
     window.location.assign('/');
   };
   return (
-    <div className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">
+    <div key={ownersBefore()} className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>

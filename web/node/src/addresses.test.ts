@@ -46,6 +46,17 @@ test('an old one is shown until there is another', async () => {
   expect(addresses.of('s', 'j')?.videoUrl).toBe('/s/j/2/video');
 });
 
+test('whoever needs one that is fresh waits for another where it is old', async () => {
+  const { addresses, asked } = asking(undefined, undefined, 404);
+  expect((await addresses.fresh('s', 'j')).videoUrl).toBe('/s/j/1/video');
+  expect((await addresses.fresh('s', 'j')).videoUrl).toBe('/s/j/1/video');
+  await passes(HOUR_MS);
+  expect((await addresses.fresh('s', 'j')).videoUrl).toBe('/s/j/2/video');
+  expect([addresses.of('s', 'j')?.videoUrl, asked()]).toEqual(['/s/j/2/video', 2]);
+  await passes(HOUR_MS);
+  await expect(addresses.fresh('s', 'j')).rejects.toThrow(Problem);
+});
+
 test('one that shows nothing any more is replaced where it is old, and else the video itself is broken', async () => {
   const { addresses } = asking();
   addresses.of('s', 'j');

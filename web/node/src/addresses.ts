@@ -40,6 +40,15 @@ export class Addresses {
     return one.links;
   }
 
+  /** Where something is seen for a good while yet: what is old is asked for anew first. */
+  async fresh(sessionId: string, jobId: string): Promise<MediaLinks> {
+    const one = this.hold(sessionId, jobId);
+    if (one.links && one.staleAt > this.now()) return one.links;
+    const links = await this.ask(sessionId, jobId);
+    Object.assign(one, { links, staleAt: this.now() + FRESH_MS });
+    return links;
+  }
+
   /** Whether an address that does not show anything any more was an old one, in whose place another is asked for. */
   renew(sessionId: string, jobId: string): boolean {
     const one = this.hold(sessionId, jobId);

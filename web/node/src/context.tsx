@@ -1,12 +1,14 @@
 /** What nodes find around them: the server, the registry, and where what they are given comes from. */
 import { createContext, type ReactNode, useCallback, useContext, useMemo, useState, useSyncExternalStore } from 'react';
 import { Koda } from './koda';
+import { Makings } from './makings';
 import { type Entry, type NodeData, type Registry, registry } from './registry';
 import type { Seen } from './sessions';
 import { type Edge, handleOf, type Value } from './values';
 
 interface Around {
   koda: Koda;
+  makings: Makings;
   registry: Registry;
   change: ((nodeId: string, what: Partial<NodeData>) => void) | undefined;
 }
@@ -17,14 +19,18 @@ interface Props {
   registry?: Registry;
   /** Changes what is kept of a node; left out, React Flow does, as long as the node is drawn. */
   change?: Around['change'];
+  /** What the canvas is called among those of one `koda`: what is begun on it goes on while all of it is not drawn. */
+  canvas?: string;
   children: ReactNode;
 }
 
 const Context = createContext<Around | undefined>(undefined);
 
 /** Give the nodes of a canvas their server, their registry, and what keeps them. */
-export function KodaProvider({ koda, registry: known = registry, change, children }: Props) {
-  const around = useMemo(() => ({ koda, registry: known, change }), [koda, known, change]);
+export function KodaProvider({ koda, registry: known = registry, change, canvas, children }: Props) {
+  const [own] = useState(() => new Makings());
+  const makings = canvas === undefined ? own : koda.makingsOn(canvas);
+  const around = useMemo(() => ({ koda, makings, registry: known, change }), [koda, makings, known, change]);
   return <Context.Provider value={around}>{children}</Context.Provider>;
 }
 
@@ -42,12 +48,13 @@ export function useSeen(sessionId: string | undefined): Seen {
 }
 
 /** What is being typed somewhere, which stays while its node is not drawn. */
-export function useDraft(place: string): [string, (words: string) => void] {
+export function useDraft(place: string): [string, (words: string | ((now: string) => string)) => void] {
   const { drafts } = useAround().koda;
   const [words, setWords] = useState(() => drafts.get(place) ?? '');
-  const set = (to: string) => {
-    drafts.set(place, to);
-    setWords(to);
+  const set = (to: string | ((now: string) => string)) => {
+    const next = typeof to === 'string' ? to : to(drafts.get(place) ?? '');
+    drafts.set(place, next);
+    setWords(next);
   };
   return [words, set];
 }

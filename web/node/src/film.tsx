@@ -1,5 +1,5 @@
 /** What there is to see of a session: its video, else its scenes side by side. */
-import { type SyntheticEvent, useEffect, useRef } from 'react';
+import { type SyntheticEvent, useEffect, useRef, useState } from 'react';
 import { useAround } from './context';
 import { Strip } from './parts';
 import { type NodeSession, shownOf } from './session';
@@ -18,12 +18,14 @@ function Player({ session, jobId }: { session: NodeSession; jobId: string }) {
   const player = useRef<HTMLVideoElement>(null);
   const address = useRef<string>(undefined); // another one would begin it anew
   const left = useRef<{ at: number; plays: boolean }>(undefined);
+  const [, drawAgain] = useState(0);
   address.current ??= koda.media(id, 'video', jobId);
   const src = address.current;
   const lost = ({ currentTarget }: SyntheticEvent<HTMLVideoElement>) => {
-    if (!koda.renew(id, jobId)) return;
+    if (!koda.renew(id, jobId, src)) return;
     left.current ??= { at: currentTarget.currentTime, plays: !currentTarget.paused };
     address.current = undefined;
+    drawAgain((times) => times + 1);
   };
   useEffect(() => {
     if (!player.current || !src || !left.current) return;

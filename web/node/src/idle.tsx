@@ -16,8 +16,8 @@ interface Props {
 }
 
 export function Idle({ id, data, change, given, settings }: Props) {
-  const { koda, registry } = useAround();
-  const { busy, problem } = useSyncExternalStore(koda.makings.watch, () => koda.makings.of(id));
+  const { koda, makings, registry } = useAround();
+  const { busy, problem } = useSyncExternalStore(makings.watch, () => makings.of(id));
   const body = requestOf(data, given);
   const files = filesOf(given);
   const wordsCome = given.some(({ handle }) => handle === 'prompt');
@@ -41,7 +41,7 @@ export function Idle({ id, data, change, given, settings }: Props) {
       return error;
     }
   };
-  const begin = () => body.prompt && void koda.makings.begin(id, make);
+  const begin = () => body.prompt && void makings.begin(id, make);
   const assetOf = async (source: string, handle: string) => {
     const from = given.find((each) => each.source === source && each.sourceHandle === handle);
     const entry = from?.plugin === undefined ? undefined : registry.get(from.plugin);

@@ -38,12 +38,12 @@ export class Koda {
   readonly base: string;
   readonly stream: Stream;
   readonly sessions: Sessions;
-  readonly makings = new Makings();
   readonly studio: (sessionId: string) => string;
   readonly open: (sessionId: string) => void;
   /** What is being typed, by its place: a node that is out of sight for a while keeps it. */
   readonly drafts = new Map<string, string>();
   private readonly addresses: Addresses;
+  private readonly makings = new Map<string, Makings>();
   private readonly headers: () => Record<string, string>;
   private readonly credentials: RequestCredentials;
 
@@ -59,6 +59,13 @@ export class Koda {
     );
     this.studio = studio ?? ((id) => this.url(`/s/${id}`));
     this.open = open ?? ((id) => window.location.assign(this.studio(id)));
+  }
+
+  /** What is being begun on a canvas, for as long as the page is there. */
+  makingsOn(canvas: string): Makings {
+    const there = this.makings.get(canvas) ?? new Makings();
+    this.makings.set(canvas, there);
+    return there;
   }
 
   url(path: string): string {
@@ -101,12 +108,23 @@ export class Koda {
     return path === undefined ? undefined : this.url(`${path}${download ? '?download=true' : ''}`);
   }
 
-  /** Ask for another address where one that shows nothing any more is old; whether that was why. */
-  renew(sessionId: string, jobId: string): boolean {
-    return this.isElsewhere() && this.addresses.renew(sessionId, jobId);
+  /** The address that a video is downloaded from, where the one that is there may be old. */
+  async download(sessionId: string, jobId: string): Promise<string> {
+    if (!this.isElsewhere()) return this.url(`/v1/sessions/${sessionId}/video?job=${jobId}&download=true`);
+    return this.url(`${(await this.addresses.fresh(sessionId, jobId)).videoUrl}?download=true`);
   }
 
-  private isElsewhere(): boolean {
+  /**
+   * Whether a video that is not shown any more has, or is going to have, another address: one that came since, or one that is
+   * asked for here where this one is old. `shown` is the address that shows nothing.
+   */
+  renew(sessionId: string, jobId: string, shown?: string): boolean {
+    if (!this.isElsewhere()) return false;
+    return (shown !== undefined && this.media(sessionId, 'video', jobId) !== shown) || this.addresses.renew(sessionId, jobId);
+  }
+
+  /** Whether the server has another origin than the page. */
+  isElsewhere(): boolean {
     return this.base !== '' && typeof location !== 'undefined' && new URL(this.base, location.href).origin !== location.origin;
   }
 }

@@ -1,4 +1,4 @@
-/** What is being begun in nodes: it goes on while its node is not drawn, and is begun once. */
+/** What is being begun in the nodes of one canvas: it goes on while its node is not drawn, and is begun once. */
 import type { Problem } from './http';
 
 export interface Making {

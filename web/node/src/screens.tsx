@@ -1,5 +1,5 @@
 /** An animation in a node: what there is to see of it, and what it is somebody's turn to do. */
-import { type FormEvent, type KeyboardEvent, type ReactNode, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, type MouseEvent, type ReactNode, useState } from 'react';
 import { useAround, useDraft } from './context';
 import { Film } from './film';
 import { Problem } from './http';
@@ -213,15 +213,28 @@ function Result(props: Props) {
   const { koda } = useAround();
   const { session } = props;
   const { output } = session.state;
+  const [problem, setProblem] = useState<Problem>();
   if (!output) return null;
+  const download = async (event: MouseEvent) => {
+    if (!koda.isElsewhere()) return; // its address does not come to an end
+    event.preventDefault();
+    setProblem(undefined);
+    try {
+      window.location.assign(await koda.download(session.id, output.jobId));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      setProblem(error);
+    }
+  };
   return (
     <>
       <div className="koda-line">
         <Fact>{[output.duration && seconds(output.duration), output.resolution, output.fileSize && bytes(output.fileSize)].filter(Boolean).join(' · ')}</Fact>
-        <a className="koda-button koda-plain" href={koda.media(session.id, 'video', output.jobId, { download: true })}>
+        <a className="koda-button koda-plain" href={koda.media(session.id, 'video', output.jobId, { download: true })} onClick={(event) => void download(event)}>
           <Icon name="down" /> Download
         </a>
       </div>
+      <Said problem={problem} />
       <Changes {...props} />
     </>
   );
@@ -254,7 +267,7 @@ function Words({ session, send, busy, name, label, say }: Props & { name: Comman
   const [words, setWords] = useDraft(`${session.id} ${name}`);
   const tell = async (event?: FormEvent) => {
     event?.preventDefault();
-    if (words.trim() && (await send(name, say(words)))) setWords('');
+    if (words.trim() && (await send(name, say(words)))) setWords((now) => (now === words ? '' : now));
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void tell();

@@ -67,6 +67,17 @@ test('a browser that is back in a network waits for nothing', async () => {
   await vi.advanceTimersByTimeAsync(100);
 });
 
+test('where nothing is followed any more nothing is lost', async () => {
+  const stream = new Stream();
+  status = 503;
+  const end = stream.follow('ses_1', 0, () => {});
+  await vi.advanceTimersByTimeAsync(100);
+  expect(stream.link).toBe('lost');
+  end();
+  await vi.advanceTimersByTimeAsync(100);
+  expect(stream.link).toBe('connecting');
+});
+
 test('more sessions than a connection tells are told in a few, and of too many the first ones', async () => {
   const stream = new Stream();
   const ends = Array.from({ length: 350 }, (_, at) => stream.follow(`ses_${at}`, 0, () => {}));

@@ -19,7 +19,10 @@ const TYPES = [
 const SETTLE_MS = 30;
 /** The server says something every 15 s, if only that it is there. */
 const SILENT_MS = 45_000;
-/** Sessions that one connection tells, and connections of which a browser leaves room for everything else. */
+/**
+ * Sessions that one connection tells, and connections beside which a browser leaves room for everything else: in one tab.
+ * Over HTTP/1.1 it has six to a server, and all tabs share them.
+ */
 const MOST_TOLD = 100;
 const MOST_OPEN = 3;
 const AGAIN_MS = [250, 500, 1000, 2000, 4000];
@@ -73,7 +76,10 @@ export class Stream {
     this.running = undefined;
     this.lost.clear();
     const ids = [...this.followed.keys()].slice(0, MOST_TOLD * MOST_OPEN);
-    if (ids.length === 0) return;
+    if (ids.length === 0) {
+      this.say('connecting'); // nothing is asked for, so nothing is lost
+      return;
+    }
     this.running = new AbortController();
     const { signal } = this.running;
     // a browser that is back in a network knows that before any pause is over

@@ -16,6 +16,16 @@ test('what is sent again because its answer was lost is the same request', () =>
   }
 });
 
+test('a page that is loaded anew goes on with what was sent and not answered', () => {
+  const [one, other] = [attempt(), new Attempt(() => 'another key')];
+  one.keyOf({ text: 'slower' });
+  other.restore(one.sent);
+  expect(other.keyOf({ text: 'slower' })).toBe('key 1');
+  one.ended();
+  other.restore(one.sent);
+  expect([one.sent.asked, other.keyOf({ text: 'slower' })]).toEqual(['', 'another key']);
+});
+
 test('what was changed, answered or refused is another one', () => {
   const one = attempt();
   one.keyOf({ text: 'slower' });

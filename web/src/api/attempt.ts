@@ -6,11 +6,28 @@
  */
 import { newKey, Problem } from './client';
 
+/** What was sent and not answered, and under which key; nothing where the key is empty. */
+export interface Sent {
+  asked: string;
+  key: string;
+}
+
 export class Attempt {
   private asked = '';
   private key = '';
 
   constructor(private readonly make: () => string = newKey) {}
+
+  /** What a page that is loaded anew goes on from. */
+  get sent(): Sent {
+    return { asked: this.key && this.asked, key: this.key };
+  }
+
+  /** Go on from what was sent before. */
+  restore({ asked, key }: Sent): void {
+    this.asked = asked;
+    this.key = key;
+  }
 
   /** The key under which something is sent. */
   keyOf(body: unknown): string {

@@ -1,19 +1,22 @@
 import { expect, test } from 'vitest';
-import type { Schemas } from './client';
+import { Problem, type Schemas } from './client';
 import { Composing, isOnItsWay } from './composing';
 import { Uploads } from './uploads';
 
 const stored = (id: string) => ({ id, name: id }) as Schemas['AssetView'];
 const settled = () => new Promise((done) => setTimeout(done));
 
-function begun() {
+type Keeps = ConstructorParameters<typeof Composing>[2];
+type Kept = ReturnType<NonNullable<Keeps>['read']>;
+
+function begun(keeps?: Keeps) {
   const answers: { done: (asset: Schemas['AssetView']) => void; fail: (error: Error) => void }[] = [];
   const removed: string[] = [];
   const uploads = new Uploads(
     () => new Promise((done, fail) => answers.push({ done, fail })),
     () => '/',
   );
-  return { uploads, answers, removed, composing: new Composing(uploads, (id) => removed.push(id)) };
+  return { uploads, answers, removed, composing: new Composing(uploads, (id) => removed.push(id), keeps) };
 }
 
 test('a file goes along once it is stored, wherever one is by then', async () => {
@@ -34,7 +37,8 @@ test('one that was refused keeps nothing from being made', async () => {
   answers[0]?.fail(new Error('no picture'));
   await settled();
   expect(composing.files.map((each) => isOnItsWay(each, uploads.list))).toEqual([false]);
-  composing.made(JSON.stringify(composing.body));
+  composing.keyOf(composing.body);
+  composing.made(composing.body);
   expect([composing.files, uploads.list]).toEqual([[], []]);
 });
 
@@ -52,12 +56,74 @@ test('what is taken out is stopped or deleted, unless it was there before', asyn
 test('what is sent again unchanged is the same request, and what was typed since it was made stays', () => {
   const { composing } = begun();
   composing.put({ prompt: 'A ball' });
-  const said = JSON.stringify(composing.body);
-  const key = composing.keyOf(said);
-  expect([composing.keyOf(said) === key, composing.keyOf('another') === key]).toEqual([true, false]);
+  const { body } = composing;
+  const key = composing.keyOf(body);
+  expect(composing.keyOf(body)).toBe(key);
   composing.put({ prompt: 'A cube' });
-  composing.made(said);
+  composing.made(body);
   expect(composing.asked.prompt).toBe('A cube');
-  composing.made(JSON.stringify(composing.body));
+  expect(composing.keyOf(composing.body)).not.toBe(key);
+  composing.made(composing.body);
   expect(composing.asked.prompt).toBe('');
+});
+
+test('exactly the files that went along are gone from it once it is made', async () => {
+  const { composing, uploads, answers } = begun();
+  composing.put({ prompt: 'A ball' });
+  composing.attach([new File(['x'], 'a.png')]);
+  answers[0]?.done(stored('ast_a'));
+  await settled();
+  const { body } = composing;
+  composing.keyOf(body);
+  composing.put({ prompt: 'A ball, and another' });
+  composing.attach([new File(['x'], 'b.png'), new File(['x'], 'c.png')]);
+  answers[1]?.done(stored('ast_b'));
+  await settled();
+  composing.made(body);
+  expect(composing.files.map(({ name, id }) => [name, id])).toEqual([['b.png', 'ast_b'], ['c.png', undefined]]);
+  expect([composing.asked.prompt, uploads.list.map(({ name }) => name)]).toEqual(['A ball, and another', ['c.png']]);
+});
+
+/** Where two people's things are kept, of whom one is at the page. */
+function keeping() {
+  const kept = new Map<string, Kept>();
+  const at = { user: 'ann' };
+  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', files: [], sent: { asked: '', key: '' } };
+  return { at, keeps: { read: () => kept.get(at.user) ?? none, put: (what: Kept) => void kept.set(at.user, what) } };
+}
+
+test('what was sent and not answered is the same request after a reload, with its files', async () => {
+  const { keeps } = keeping();
+  const before = begun(keeps);
+  before.composing.put({ prompt: 'A ball' });
+  before.composing.attach([new File(['x'], 'a.png')]);
+  before.answers[0]?.done(stored('ast_a'));
+  await settled();
+  const { body } = before.composing;
+  const key = before.composing.keyOf(body);
+  const { composing, removed } = begun(keeps);
+  composing.restore();
+  expect(composing.body).toEqual(body);
+  expect(composing.keyOf(composing.body)).toBe(key);
+  composing.failed(new Problem(0, 'UNREACHABLE', ''));
+  expect(composing.keyOf(composing.body)).toBe(key);
+  composing.failed(new Problem(422, 'X', ''));
+  expect(composing.keyOf(composing.body)).not.toBe(key);
+  for (const each of composing.files) composing.drop(each);
+  const after = begun(keeps).composing;
+  after.restore();
+  expect([removed, after.files, after.asked.prompt]).toEqual([['ast_a'], [], 'A ball']);
+});
+
+test('each person who is at the page goes on with what is theirs', () => {
+  const { at, keeps } = keeping();
+  const { composing, uploads } = begun(keeps);
+  composing.put({ prompt: 'of ann' });
+  composing.attach([new File(['x'], 'a.png')]);
+  const prompts = ['bob', 'ann'].map((user) => {
+    at.user = user;
+    composing.change();
+    return composing.asked.prompt;
+  });
+  expect([prompts, composing.files, uploads.list]).toEqual([['', 'of ann'], [], []]);
 });

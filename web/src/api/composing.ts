@@ -5,7 +5,8 @@
  * and a file that was on its way there.
  */
 import { useSyncExternalStore } from 'react';
-import { ask, newKey } from './client';
+import { Attempt, type Sent } from './attempt';
+import { ask, type Problem } from './client';
 import { keep, keyOf, readKept } from './kept';
 import { atChange } from './owner';
 import { type Upload, uploads, type Uploads } from './uploads';
@@ -28,27 +29,40 @@ export interface Attached {
   stays?: boolean;
 }
 
+/** What of it outlives a reload: what is on its way only then does not. */
+interface Kept extends Asked {
+  files: readonly Omit<Attached, 'key'>[];
+  sent: Sent;
+}
+
 /** Where one composes. */
 const AT = '/';
 const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '' };
+const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' } };
 
 export class Composing {
   asked = NOTHING;
   files: readonly Attached[] = [];
   seen = { ...this.asked, files: this.files };
-  private sent = { key: '', said: '' };
+  private readonly attempt = new Attempt();
+  /** Files that were refused when it was sent: it goes without them. */
+  private without: readonly number[] = [];
   private named = 0;
   private readonly watchers = new Set<() => void>();
 
   constructor(
     private readonly uploads: Uploads,
     private readonly remove: (assetId: string) => void,
-    private readonly kept = { read: () => NOTHING, put: (_: Asked) => {} },
+    private readonly kept = { read: () => NOTHING_KEPT, put: (_: Kept) => {} },
   ) {}
 
-  /** Go on with what was typed before the page was loaded, where nothing was since. */
+  /** Go on with what there was before the page was loaded, where nothing was done since. */
   restore(): void {
-    if (this.asked === NOTHING) this.put(this.kept.read());
+    if (this.asked !== NOTHING || this.files.length > 0) return;
+    const { files, sent, ...asked } = { ...NOTHING_KEPT, ...this.kept.read() };
+    this.asked = asked;
+    this.attempt.restore(sent);
+    this.show(files.map((each) => ({ ...each, key: (this.named -= 1) })));
   }
 
   watch = (told: () => void): (() => void) => {
@@ -58,33 +72,34 @@ export class Composing {
 
   put(what: Partial<Asked>): void {
     this.asked = { ...this.asked, ...what };
-    this.kept.put(this.asked);
+    this.keep();
     this.show();
   }
 
   /** Store files, to go with it. */
   attach(files: Iterable<File>): void {
     for (const file of files) {
-      const stored = (key: number, id: string) => this.show(this.files.map((each) => (each.key === key ? { ...each, id } : each)));
+      const stored = (key: number, id: string) => this.set(this.files.map((each) => (each.key === key ? { ...each, id } : each)));
       const [key = 0] = this.uploads.add([file], { at: AT }, ({ id }) => stored(key, id));
-      this.show([...this.files, { key, name: file.name }]);
+      this.set([...this.files, { key, name: file.name }]);
     }
   }
 
   /** Have something go with it that is stored already. */
   name({ id, name }: { id: string; name: string }): void {
-    if (!this.files.some((each) => each.id === id)) this.show([...this.files, { key: (this.named -= 1), name, id, stays: true }]);
+    if (!this.files.some((each) => each.id === id)) this.set([...this.files, { key: (this.named -= 1), name, id, stays: true }]);
   }
 
   drop({ key, id, stays }: Attached): void {
-    this.show(this.files.filter((each) => each.key !== key));
+    this.set(this.files.filter((each) => each.key !== key));
     if (!id) this.uploads.drop(key);
     else if (!stays) this.remove(id);
   }
 
   /** A file was deleted elsewhere. */
   lost(assetId: string): void {
-    this.show(this.files.filter(({ id }) => id !== assetId));
+    this.restore();
+    this.set(this.files.filter(({ id }) => id !== assetId));
   }
 
   /** The body of the request that makes it. */
@@ -94,29 +109,52 @@ export class Composing {
     return { prompt, options, assetIds: this.files.flatMap(({ id }) => id ?? []), ...(takes ? { takes: Number(takes) } : {}) };
   }
 
-  /** The key of a request: an answer that was lost may have been a yes, and what is sent again unchanged is the same request. */
-  keyOf(said: string): string {
-    if (this.sent.said !== said) this.sent = { key: newKey(), said };
-    return this.sent.key;
+  /** The key of the request that makes it, which is about to be sent. */
+  keyOf(body: Composing['body']): string {
+    const key = this.attempt.keyOf(body);
+    this.without = this.files.filter(({ key, id }) => id === undefined && this.isRefused(key)).map(({ key }) => key);
+    this.keep();
+    return key;
   }
 
-  /** It was refused: what is sent next is another request. */
-  refused(): void {
-    this.sent = { key: '', said: '' };
+  /** Tell of a problem with it. */
+  failed(problem: Problem): void {
+    this.attempt.ended(problem);
+    this.keep();
   }
 
-  /** It was made: what was typed since stays. */
-  made(said: string): void {
-    if (JSON.stringify(this.body) === said) this.clear();
-    else this.refused();
+  /** It was made: what went along is another's now, and what was typed or brought since stays. */
+  made({ assetIds, ...sent }: Composing['body']): void {
+    this.attempt.ended();
+    const { assetIds: _, ...now } = this.body;
+    if (JSON.stringify(now) === JSON.stringify(sent)) this.asked = NOTHING;
+    const left = this.without.filter((key) => this.isRefused(key));
+    for (const key of left) this.uploads.drop(key);
+    this.set(this.files.filter(({ key, id }) => !left.includes(key) && !(id !== undefined && assetIds.includes(id))));
   }
 
-  clear(): void {
-    this.refused();
-    for (const { key, id } of this.files) if (!id) this.uploads.drop(key);
+  /** It is another person's page, who goes on with what was theirs; what is kept of this one stays. */
+  change(): void {
+    for (const { key, id } of this.files) if (id === undefined) this.uploads.drop(key);
+    this.attempt.ended();
     this.asked = NOTHING;
-    this.kept.put(NOTHING);
-    this.show([]);
+    this.files = [];
+    this.restore();
+  }
+
+  private isRefused(key: number): boolean {
+    return this.uploads.list.find((each) => each.key === key)?.state === 'refused';
+  }
+
+  private set(files: readonly Attached[]): void {
+    this.files = files;
+    this.keep();
+    this.show();
+  }
+
+  private keep(): void {
+    const files = this.files.flatMap(({ key: _, ...file }) => (file.id === undefined ? [] : file));
+    this.kept.put({ ...this.asked, files, sent: this.attempt.sent });
   }
 
   private show(files = this.files): void {
@@ -136,9 +174,9 @@ export const composing = new Composing(
   (id) => {
     ask(`/v1/assets/${id}`, { method: 'DELETE' }).catch(() => undefined); // it takes room, and nothing else
   },
-  { read: () => readKept(keyOf(AT, 'asked'), NOTHING), put: (asked) => keep(keyOf(AT, 'asked'), asked, NOTHING) },
+  { read: () => readKept(keyOf(AT, 'asked'), NOTHING_KEPT), put: (kept) => keep(keyOf(AT, 'asked'), kept, NOTHING_KEPT) },
 );
-atChange(() => composing.clear());
+atChange(() => composing.change());
 
 export function useComposing() {
   return useSyncExternalStore(composing.watch, () => composing.seen);

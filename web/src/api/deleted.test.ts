@@ -34,6 +34,15 @@ describe('Deletions', () => {
     expect([read.length, deletions.isHidden(BALL.id)]).toEqual([1, false]); // the list is without it by now
   });
 
+  it('says nothing of it to another person, also where it is answered only then', async () => {
+    const { deletions, client, answer, read } = server();
+    const removed = deletions.remove(BALL, client);
+    deletions.forget();
+    await answer(new Problem(503, 'X', 'not now'));
+    await removed;
+    expect([deletions.shown, deletions.said, deletions.isHidden(BALL.id), read]).toEqual([[], '', false, []]);
+  });
+
   it('has it back once the deletion has reached the server, and not before', async () => {
     const { deletions, client, asked, answer } = server();
     const back: string[] = [];

@@ -7,6 +7,7 @@
 import type { QueryClient } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
 import { ask, Problem } from './client';
+import { atChange } from './owner';
 
 export interface Deletion {
   id: string;
@@ -37,6 +38,8 @@ export class Deletions {
   private readonly watchers = new Set<() => void>();
   private readonly hearers = new Set<(id: string) => void>();
 
+  private owner = {};
+
   constructor(private readonly ask: Ask) {}
 
   watch = (told: () => void): (() => void) => {
@@ -57,11 +60,13 @@ export class Deletions {
     if (this.hidden.has(id)) return;
     this.hidden.add(id);
     this.show([...this.without(id), deletion], `Deleted: ${title}. To undo it, press Control and Z.`);
+    const { owner } = this;
     const sent = this.ask(`/v1/sessions/${id}?undoS=${UNDO_S}`, { method: 'DELETE' });
     this.sent.set(id, sent);
     try {
       await sent;
     } catch (error) {
+      if (owner !== this.owner) return;
       this.sent.delete(id);
       this.hidden.delete(id);
       if (!(error instanceof Problem) || error.status !== NO_ANSWER) {
@@ -74,6 +79,7 @@ export class Deletions {
       await client.invalidateQueries({ queryKey: SESSIONS });
       return;
     }
+    if (owner !== this.owner) return;
     client.removeQueries({ queryKey: SESSIONS, type: 'inactive' }); // they would show it for a moment
     await client.invalidateQueries({ queryKey: SESSIONS });
     if (!this.shown.find((each) => each.id === id)?.isComingBack) this.hidden.delete(id);
@@ -83,11 +89,13 @@ export class Deletions {
   async undo(id: string, client: QueryClient): Promise<boolean> {
     const there = this.shown.find((each) => each.id === id);
     const title = there?.title ?? '';
+    const { owner } = this;
     this.change(id, { isComingBack: true });
     await this.sent.get(id)?.catch(() => undefined); // what was not deleted is there, which restoring finds as well
     try {
       await this.ask(`/v1/sessions/${id}/restore`, { method: 'POST' });
     } catch (error) {
+      if (owner !== this.owner) return false;
       const canUndo = !(error instanceof Problem) || error.status !== NOT_THERE;
       const failed = { ...(there ?? { id, title }), byKeys: false, isComingBack: false, canUndo };
       this.fail(failed, `“${title}” did not come back. ${wordsOf(error)}`);
@@ -95,6 +103,7 @@ export class Deletions {
       void client.invalidateQueries({ queryKey: SESSIONS }).then(() => this.hidden.delete(id));
       return false;
     }
+    if (owner !== this.owner) return false;
     this.sent.delete(id);
     this.hidden.delete(id);
     for (const heard of this.hearers) heard(id);
@@ -107,6 +116,14 @@ export class Deletions {
   leave(id: string): void {
     this.sent.delete(id);
     this.show(this.without(id), this.said);
+  }
+
+  /** It is another person's page: nothing is said there of what somebody deleted, also of what is answered only now. */
+  forget(): void {
+    this.owner = {};
+    this.hidden.clear();
+    this.sent.clear();
+    this.show([], '');
   }
 
   private without(id: string): readonly Deletion[] {
@@ -134,6 +151,7 @@ function wordsOf(error: unknown): string {
 }
 
 export const deletions = new Deletions(ask);
+atChange(() => deletions.forget());
 export const isHidden = deletions.isHidden;
 
 /** Whether it can be asked for now to have something back. */

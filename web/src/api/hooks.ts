@@ -26,6 +26,13 @@ export function useLogin() {
   });
 }
 
+/** Have nothing that was read for one person seen by another: it is read anew where it is shown. */
+export function forgetRead(client: QueryClient): void {
+  const isReadFor = { predicate: ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[0] !== LOGIN[0] };
+  client.removeQueries({ ...isReadFor, type: 'inactive' });
+  void client.resetQueries(isReadFor);
+}
+
 export function useLink() {
   return useSyncExternalStore(stream.watch, () => stream.link);
 }

@@ -17,8 +17,14 @@ test('how far a scene is made is told by the ids of steps, else by titles', () =
 
 test('one goes from scene to scene, backwards first to the beginning of the one that is shown', () => {
   expect(beginnings(SCENES)).toEqual([0, 1.5, 3.5]);
-  expect([0, 1.5, 2, 4].map((time) => sceneBeside(SCENES, time, 1))).toEqual([1.5, 3.5, 3.5, undefined]);
-  expect([0, 1.5, 2, 4].map((time) => sceneBeside(SCENES, time, -1))).toEqual([undefined, 0, 1.5, 3.5]);
+  expect([0, 15, 20, 40].map((frame) => sceneBeside(SCENES, frame, 10, 1))).toEqual([15, 35, 35, undefined]);
+  expect([0, 15, 20, 40].map((frame) => sceneBeside(SCENES, frame, 10, -1))).toEqual([undefined, 0, 15, 35]);
+});
+
+test('a scene that begins between two frames is reached at its first one, and left from there', () => {
+  const scenes = [scene(1, 'One', 1.7), scene(2, 'Two', 1.7), scene(3, 'Three', 1)];
+  expect([0, 41, 82].map((frame) => sceneBeside(scenes, frame, 24, 1))).toEqual([41, 82, undefined]);
+  expect([82, 81, 41, 0].map((frame) => sceneBeside(scenes, frame, 24, -1))).toEqual([41, 41, 0, undefined]);
 });
 
 test('scenes stand in rows with room for each', () => {

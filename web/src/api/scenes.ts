@@ -1,11 +1,11 @@
 /** A plan's scenes: how far each is made, where each begins, and how they are laid out side by side. */
 import type { Schemas } from './client';
+import { firstFrame } from './timecode';
 
 export type Scene = Schemas['Plan']['scenes'][number];
 type Step = Schemas['Todo'];
 export type Stand = NonNullable<Step['status']>;
 
-const NEARLY = 1e-4;
 const IN_A_ROW = [4, 8, 15];
 const NAMED = /(?:^|[^a-z])(?:scene|s)[-_ ]?0*(\d+)$/i;
 
@@ -24,10 +24,10 @@ export function beginnings(scenes: readonly Scene[]): number[] {
   return scenes.map(({ duration }) => (ends += duration) - duration);
 }
 
-/** Where the scene after the one that is shown begins, or the one before it: going back first leads to its own beginning. */
-export function sceneBeside(scenes: readonly Scene[], time: number, by: -1 | 1): number | undefined {
-  const all = beginnings(scenes);
-  return by > 0 ? all.find((begins) => begins > time + NEARLY) : all.findLast((begins) => begins < time - NEARLY);
+/** The frame with which the scene after the one that is shown begins, or the one before it: going back first leads to its own beginning. */
+export function sceneBeside(scenes: readonly Scene[], frame: number, fps: number, by: -1 | 1): number | undefined {
+  const all = beginnings(scenes).map((begins) => firstFrame(begins, fps));
+  return by > 0 ? all.find((begins) => begins > frame) : all.findLast((begins) => begins < frame);
 }
 
 /** Scenes in rows, as many as leave each of them room, in order, and about as many in each. */

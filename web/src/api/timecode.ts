@@ -6,6 +6,11 @@ export function frameAt(seconds: number, fps: number): number {
   return Math.floor(seconds * fps + NEARLY);
 }
 
+/** The first frame that is shown at a time or after it: where something begins. */
+export function firstFrame(seconds: number, fps: number): number {
+  return Math.max(0, Math.ceil(seconds * fps - NEARLY));
+}
+
 /** How many frames there are; a video has at least one. */
 export function framesIn(duration: number, fps: number): number {
   return Math.max(1, Math.round(duration * fps));
@@ -30,9 +35,9 @@ export function readTime(text: string, fps: number): number | undefined {
 const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120];
 const MOST_LABELS = 8;
 
-/** Where a timeline's labels and its ticks between them stand, in seconds: 3 to 8 labels, whatever its length. */
+/** Where a timeline's labels and its ticks between them stand, in seconds: 8 labels at most, and 3 at least from 0.2 s on. */
 export function ruled(duration: number): { labels: number[]; ticks: number[] } {
-  const step = STEPS_S.find((each) => duration / each < MOST_LABELS) ?? Math.ceil(duration / MOST_LABELS);
+  const step = STEPS_S.find((each) => duration / each < MOST_LABELS) ?? Math.ceil(duration / (MOST_LABELS - 1));
   const count = Math.floor(duration / step + NEARLY);
   const labels = Array.from({ length: count + 1 }, (_, at) => Number((at * step).toFixed(3)));
   const parts = [1, 10].includes(step) || step === 0.1 ? 5 : 4;

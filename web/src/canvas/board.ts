@@ -122,6 +122,11 @@ export class Board {
     if (this.seen.nodes.some((each) => each.id === id)) this.put({ nodes: this.seen.nodes.map(changed) });
   };
 
+  /** Whether a node can be had back by undoing, or doing again. */
+  remembers(id: string | undefined): boolean {
+    return [...this.before, ...this.after].some(({ nodes }) => nodes.some((each) => each.id === id));
+  }
+
   /** Put a node there, and choose it; returns its id. */
   add(data: NodeData, position: Place, width: number, step?: string): string {
     this.mark(step);

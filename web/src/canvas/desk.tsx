@@ -90,7 +90,7 @@ export function useBoard(board: Board) {
 }
 
 /** Keep what was changed of a board, also where the page is left at once. */
-export function useKept(board: Board) {
+export function useKeeping(board: Board) {
   useEffect(() => {
     const keep = () => board.keep();
     window.addEventListener('pagehide', keep);

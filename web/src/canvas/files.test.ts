@@ -65,6 +65,18 @@ test('what goes into a node that is removed rests, and goes on once that is undo
   expect(board.seen.nodes).toMatchObject([{ data: { asset: { id: 'ast_1' } } }]);
 });
 
+test('what goes into a node that cannot come back is let go', () => {
+  const id = board.add({ plugin: 'asset' }, { x: 0, y: 0 }, 300);
+  files.put(id, logo);
+  board.keep();
+  board.remove([id]);
+  expect(files.of(id)?.state).toBe('rests');
+  const { layout } = canvases.read(board.id) ?? {};
+  if (layout) canvases.write(board.id, { ...layout, nodes: [], edges: [], changedAt: Date.now() + 60_000 }); // in another window
+  board.reread();
+  expect([board.seen.canUndo, uploads.list]).toEqual([false, []]);
+});
+
 test('of a canvas that is deleted nothing is under way, and of another one it is', () => {
   const other = new Board(canvases.create(), canvases);
   const others = new Files(other, uploads);

@@ -44,12 +44,13 @@ export class Files {
     for (const { key, at } of this.uploads.list) if (at === this.at) this.uploads.drop(key);
   }
 
-  /** What goes into a node that was removed rests, and goes on where that was undone. */
+  /** What goes into a node that was removed rests, and goes on where that was undone; where that cannot be, it is let go. */
   private follow(): void {
     for (const { key, at, into, state } of this.uploads.list) {
       if (at !== this.at) continue;
       const isThere = this.board.seen.nodes.some(({ id }) => id === into);
-      if (!isThere) this.uploads.rest(key);
+      if (!isThere && !this.board.remembers(into)) this.uploads.drop(key);
+      else if (!isThere) this.uploads.rest(key);
       else if (state === 'rests') this.uploads.again(key);
     }
   }

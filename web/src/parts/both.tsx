@@ -39,6 +39,7 @@ export function Videos(compared: Compared) {
   const { time, playing } = useSyncExternalStore(clock.first.watch, () => clock.first.shown);
   const [gone, setGone] = useState<'A' | 'B'>();
   const toggler = useRef(() => {});
+  const stage = useRef<HTMLDivElement>(null);
   useEffect(() => {
     clock.seek(begun);
     const end = clock.first.watch(clock.shown);
@@ -63,15 +64,15 @@ export function Videos(compared: Compared) {
     />
   );
   return (
-    <>
+    <div ref={stage} className="space-y-3">
       <Faces mode={mode} wide={wideOf(pair)} a={video('A', pair.a)} b={video('B', pair.b)} toggler={toggler} />
       {gone && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
           The video of {gone} cannot be shown: it is not there any more, or your browser cannot play it.
         </p>
       )}
-      <Under {...compared} toggler={toggler} moved={{ time, duration: frames / fps, fps, playing, seek: clock.seek, play: clock.play, pause: clock.pause }} />
-    </>
+      <Under {...compared} toggler={toggler} stage={stage} moved={{ time, duration: frames / fps, fps, playing, seek: clock.seek, play: clock.play, pause: clock.pause }} />
+    </div>
   );
 }
 
@@ -110,6 +111,7 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
   const other = useSyncExternalStore(both.second.watch, () => both.second.shown);
   const [heard, hear] = useState(false);
   const toggler = useRef(() => {});
+  const stage = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const end = both.open();
     window.addEventListener('message', both.first.hear);
@@ -137,7 +139,7 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
   );
   const problem = one.problem || other.problem;
   return (
-    <>
+    <div ref={stage} className="space-y-3">
       <Faces mode={mode} wide={wideOf(pair)} a={page('A', a, frameA)} b={page('B', b, frameB)} toggler={toggler} />
       {problem && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm wrap-anywhere text-bad">
@@ -145,13 +147,13 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
         </p>
       )}
       {ready ? (
-        <Under {...compared} toggler={toggler} moved={{ time: one.time, duration: frames / fps, fps, playing: one.playing, seek: both.seek, play: both.play, pause: both.pause }} />
+        <Under {...compared} toggler={toggler} stage={stage} moved={{ time: one.time, duration: frames / fps, fps, playing: one.playing, seek: both.seek, play: both.play, pause: both.pause }} />
       ) : (
         <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
           The pages are loading…
         </p>
       )}
-    </>
+    </div>
   );
 }
 
@@ -240,8 +242,14 @@ function Wipe({ at, move }: { at: number; move: (to: number) => void }) {
   );
 }
 
+interface Below extends Compared {
+  moved: Moved;
+  toggler: RefObject<() => void>;
+  stage: RefObject<HTMLElement | null>;
+}
+
 /** What stands below: the curve of differences, over the timeline that both have. */
-function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler }: Compared & { moved: Moved; toggler: RefObject<() => void> }) {
+function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, stage }: Below) {
   const frame = frameAt(moved.time, fps);
   const kept = useRef(keep);
   kept.current = keep;
@@ -259,7 +267,7 @@ function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler }: C
           {unsaid ? `Frame by frame they were not compared: ${unsaid}` : 'Comparing frame by frame…'}
         </p>
       )}
-      <Transport moved={moved} scenes={NO_SCENES} toggler={toggler} />
+      <Transport moved={moved} scenes={NO_SCENES} toggler={toggler} stage={stage} />
     </div>
   );
 }

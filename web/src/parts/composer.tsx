@@ -38,18 +38,16 @@ export function Composer() {
   }, []);
   const making = useMutation<string, Problem, typeof composing.body>({
     mutationFn: async (body) => {
-      const request = { method: 'POST', key: composing.keyOf(JSON.stringify(body)), body };
+      const request = { method: 'POST', key: composing.keyOf(body), body };
       if (body.takes) return `/t/${(await ask<Schemas['TakesCreated']>('/v1/takes', request)).group}`;
       return `/s/${(await ask<Schemas['SessionCreated']>('/v1/sessions', request)).sessionId}`;
     },
     onSuccess: (place, body) => {
-      composing.made(JSON.stringify(body));
+      composing.made(body);
       void client.invalidateQueries({ queryKey: ['sessions'] });
       if (isHere.current) go(place); // whoever looks at something else by now stays there
     },
-    onError: ({ status }) => {
-      if (status >= 400 && status < 500) composing.refused();
-    },
+    onError: (problem) => composing.failed(problem),
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();

@@ -39,8 +39,9 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
     ],
   ],
 ];
-export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])';
+export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox], [type=range])';
 const PRESSED = 'a, button, summary, input, video, [tabindex]';
+const PRESSED_BY_SPACE = PRESSED.replace('input', 'input:not([type=range])');
 const MOVED_IN = 'input, [tabindex]';
 
 /** Whether keys that are single letters do something; for who speaks to the browser, or hits keys by chance, they do not. */
@@ -54,9 +55,20 @@ export function isForThePage(event: KeyboardEvent): boolean {
   const { target } = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (document.querySelector('dialog:modal') || (target instanceof Element && target.matches(TYPED_INTO))) return false;
-  if (event.key === 'Enter' || event.key === ' ') return !(target instanceof Element && target.closest(PRESSED));
+  if (event.key === 'Enter') return !(target instanceof Element && target.closest(PRESSED));
+  if (event.key === ' ') return !(target instanceof Element && target.closest(PRESSED_BY_SPACE));
   if (event.key.startsWith('Arrow') || event.key === 'Home' || event.key === 'End') return !(target instanceof Element && target.closest(MOVED_IN));
   return singleKeys.on();
+}
+
+let pressedOn: readonly EventTarget[] = [];
+document.addEventListener('pointerdown', (event) => (pressedOn = event.composedPath()), { capture: true });
+
+/** Whether somebody is at a part of the page: it has the focus, or was pressed on last, or is all there is on the screen. */
+function isAt(part: HTMLElement | null, target: EventTarget | null): boolean {
+  if (!part) return false;
+  if (target !== document.body) return part.contains(target as Node);
+  return pressedOn.includes(part) || document.fullscreenElement === part;
 }
 
 interface When {
@@ -64,7 +76,7 @@ interface When {
   held?: boolean;
   /** Before anything else that the key would do. */
   first?: boolean;
-  /** Only where nothing has the focus, or something in here: elsewhere the key does what it does in any page. */
+  /** Only where somebody is at this: elsewhere the key does what it does in any page. */
   within?: RefObject<HTMLElement | null> | undefined;
 }
 
@@ -75,7 +87,7 @@ export function useKey(key: string, act: ((event: KeyboardEvent) => void) | unde
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       if (event.key.toLowerCase() !== key.toLowerCase() || !now.current || !isForThePage(event)) return;
-      if (within && event.target !== document.body && !within.current?.contains(event.target as Node)) return;
+      if (within && !isAt(within.current, event.target)) return;
       event.preventDefault();
       if (held || !event.repeat) now.current(event);
     };

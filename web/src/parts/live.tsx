@@ -20,7 +20,8 @@ interface Shown {
 
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
 export function Live({ sessionId, ...shown }: Shown & { sessionId: string }) {
-  useUnseen(shown.leave);
+  const wasSeen = useUnseen(shown.leave);
+  if (!wasSeen) return <Starting wide={shown.wide} tools={shown.tools} />;
   return <Linked {...shown} what="The live page" source={previewOf(sessionId)} still={(at) => pictured(sessionId, at)} />;
 }
 
@@ -53,13 +54,19 @@ function Linked({ source, leave, ...page }: Shown & Source) {
   return link.data ? (
     <Page key={link.data.url} url={link.data.url} {...page} />
   ) : (
+    <Starting wide={page.wide} tools={page.tools} />
+  );
+}
+
+function Starting({ wide, tools }: Pick<Shown, 'wide' | 'tools'>) {
+  return (
     <div className="space-y-2">
-      <Box wide={page.wide}>
+      <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
         <p role="status" className="text-muted">
           Starting the page…
         </p>
-      </Box>
-      <div className="flex justify-end">{page.tools}</div>
+      </div>
+      <div className="flex justify-end">{tools}</div>
     </div>
   );
 }
@@ -116,16 +123,9 @@ async function pictured(sessionId: string, at: number): Promise<Blob> {
   return ask<Blob>(url, { as: 'blob' });
 }
 
-function Box({ wide, children }: { wide: number; children: ReactNode }) {
-  return (
-    <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
-      {children}
-    </div>
-  );
-}
-
-/** A page that nobody sees must not keep a session awake: after a minute out of sight it is left. */
-function useUnseen(leave: () => void) {
+/** A page that nobody sees must not keep a session awake: after a minute out of sight it is left. Says whether it was ever seen. */
+function useUnseen(leave: () => void): boolean {
+  const [wasSeen, setSeen] = useState(() => !document.hidden);
   const now = useRef(leave);
   now.current = leave;
   useEffect(() => {
@@ -133,11 +133,14 @@ function useUnseen(leave: () => void) {
     const changed = () => {
       clearTimeout(timer);
       if (document.hidden) timer = setTimeout(() => now.current(), UNSEEN_MS);
+      else setSeen(true);
     };
+    changed();
     document.addEventListener('visibilitychange', changed);
     return () => {
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', changed);
     };
   }, []);
+  return wasSeen;
 }

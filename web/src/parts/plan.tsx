@@ -16,7 +16,7 @@ interface Draft {
 }
 
 const NO_EDITS: { base: string; scenes: Draft[] } = { base: '', scenes: [] };
-const NO_COMMENTS: Record<number, string> = {};
+const NO_COMMENTS: { base: string; of: Record<number, string> } = { base: '', of: {} };
 
 /** The plan that waits: to be made, to be edited scene by scene, or to be planned anew with what is said of its scenes. */
 export function Plan({ session, send, busy }: Props) {
@@ -41,9 +41,9 @@ export function Plan({ session, send, busy }: Props) {
         </p>
       </div>
       {edits ? (
-        <Edited plan={plan} send={send} busy={busy} kept={kept.base === '' ? undefined : kept} keep={keep} leave={leave} />
+        <Edited plan={plan} send={send} busy={busy} kept={kept.base === base ? kept : undefined} keep={keep} leave={leave} />
       ) : (
-        <Shown sessionId={session.id} plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
+        <Shown sessionId={session.id} base={base} plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
       )}
     </section>
   );
@@ -55,15 +55,28 @@ interface Part {
   busy: boolean;
 }
 
-function Shown({ sessionId, plan, send, busy, edit }: Part & { sessionId: string; edit: () => void }) {
-  const [comments, setComments] = useKept(sessionId, 'comments', NO_COMMENTS);
+/** What is said of a plan's scenes: of that plan, and not of the next one with scenes of the same numbers. */
+function useComments(sessionId: string, base: string) {
+  const [kept, keep] = useKept(sessionId, 'comments', NO_COMMENTS);
+  const of = (all: typeof NO_COMMENTS) => (all.base === base ? all.of : NO_COMMENTS.of);
+  const put = (change: (before: Record<number, string>) => Record<number, string>) =>
+    keep((before) => {
+      const next = change(of(before));
+      return Object.keys(next).length > 0 ? { base, of: next } : NO_COMMENTS;
+    });
+  return [of(kept), put] as const;
+}
+
+function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: string; base: string; edit: () => void }) {
+  const [comments, setComments] = useComments(sessionId, base);
   const said = plan.scenes.filter(({ number }) => comments[number]?.trim());
   const accept = () => void send('accept');
   useKey('Enter', busy || said.length > 0 ? undefined : accept);
   const ask = async (event: FormEvent) => {
     event.preventDefault();
     const lines = said.map(({ number, title }) => `Scene ${number} (${title}): ${comments[number]?.trim()}`);
-    if (!busy && lines.length > 0 && (await send('changes', { feedback: lines.join('\n') }))) setComments({});
+    if (busy || lines.length === 0 || !(await send('changes', { feedback: lines.join('\n') }))) return;
+    setComments((now) => Object.fromEntries(Object.entries(now).filter(([number, words]) => words !== (comments[Number(number)] ?? ''))));
   };
   return (
     <form onSubmit={(event) => void ask(event)} className="space-y-4">

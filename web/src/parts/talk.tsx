@@ -37,7 +37,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     event?.preventDefault();
     if (!words.trim() || busy) return;
     const sent = await (changes ? send('changes', { feedback: words }) : send('messages', { text: words }));
-    if (sent) setWords('');
+    if (sent) setWords((now) => (now === words ? '' : now)); // what was typed since stays
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();

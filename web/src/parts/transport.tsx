@@ -1,10 +1,10 @@
 import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellipsis, Pause, Play, Repeat, X } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useRef, useState } from 'react';
 import type { Schemas } from '../api/client';
-import { type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
+import { beginning, type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
 import { KeepsPlace, putPlace, rangeOf, readPlace } from '../api/place';
 import { sceneBeside } from '../api/scenes';
-import { frameAt, framesIn, readTime, timecode } from '../api/timecode';
+import { firstFrame, frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
 import { Scenes } from './scenes';
 import { Timeline } from './timeline';
@@ -32,8 +32,8 @@ interface Props {
   ranged?: RefObject<Range | undefined>;
   /** Times that are marked, in seconds. */
   marks?: readonly number[];
-  /** What it is in, whose keys some of its keys are. */
-  stage?: RefObject<HTMLElement | null>;
+  /** What it is in: keys that move any page move this only where somebody is at it. */
+  stage: RefObject<HTMLElement | null>;
   /** What else can be done with what is shown. */
   children?: ReactNode;
   /** What is at the end, however narrow it is. */
@@ -59,8 +59,10 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
   const alter = (what: Partial<Set>, plays: boolean) => {
     const next = { ...set, ...what };
     change(next);
-    if (plays && !playing) began.current = frame;
-    if (plays) play(howOf(next, duration, fps));
+    if (!plays) return;
+    const how = howOf(next, duration, fps);
+    if (!playing) began.current = frameAt(beginning(frame / fps, how, fps), fps);
+    play(how);
   };
   const toggle = playing ? pause : () => alter({ gear: 1 }, true);
   if (toggler) toggler.current = toggle;
@@ -94,8 +96,8 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
   useKey('ArrowLeft', step, { held: true });
   useKey('ArrowRight', step, { held: true });
   const scene = (by: -1 | 1) => {
-    const at = sceneBeside(scenes, frame / fps, by);
-    if (at !== undefined) go(frameAt(at, fps));
+    const at = sceneBeside(scenes, frame, fps, by);
+    if (at !== undefined) go(at);
   };
   useKey('ArrowUp', scenes.length > 0 ? () => scene(-1) : undefined, { held: true, within: stage });
   useKey('ArrowDown', scenes.length > 0 ? () => scene(1) : undefined, { held: true, within: stage });
@@ -128,7 +130,7 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
         go={go}
         keys={keys}
       />
-      {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(frameAt(to, fps))} />}
+      {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(firstFrame(to, fps))} />}
       <div className="flex flex-wrap items-center gap-x-1 gap-y-1 @min-[26rem]:gap-x-3">
         <div className="flex items-center">
           <button
@@ -147,7 +149,7 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
             <ChevronRight aria-hidden className="size-4" />
           </button>
         </div>
-        <Readout key={playing ? 'plays' : 'stands'} time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
+        <Readout time={frame / fps} frame={frame} frames={frames} fps={fps} seek={(to) => go(frameAt(to, fps))} />
         {playing && set.gear !== 1 && <span className="text-sm text-accent tabular-nums">{`${rate < 0 ? '−' : ''}${Math.abs(rate)}×`}</span>}
         <span className="grow" />
         <button

@@ -169,7 +169,8 @@ function Question({ session, send, busy }: Props) {
   const answer = async (event: FormEvent) => {
     event.preventDefault();
     if (!option && !words.trim()) return;
-    if (await send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) })) keep(NO_ANSWER);
+    const sent = await send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) });
+    if (sent) keep((now) => (now.option === option && now.words === words ? NO_ANSWER : now));
   };
   return (
     <form ref={form} onSubmit={(event) => void answer(event)} className="card space-y-4 p-5">

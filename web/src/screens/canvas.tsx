@@ -1,5 +1,5 @@
 import { ChevronDown, Sparkles, X } from 'lucide-react';
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { Link, Redirect, useSearchParams } from 'wouter';
 import { KodaProvider } from '../../node/src/context';
 import type { AnimationData } from '../../node/src/request';
@@ -11,7 +11,7 @@ import { filesOf } from '../api/uploads';
 import { PUT } from '../canvas/canvases';
 import { CanvasesList } from '../canvas/canvases-list';
 import { Connections } from '../canvas/connections';
-import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKept, useNames } from '../canvas/desk';
+import { CanvasProvider, type Desk, deskOf, type Open, useBoard, useKeeping, useNames } from '../canvas/desk';
 import { Flow, type Sight } from '../canvas/flow';
 import { Joints } from '../canvas/joints';
 import { type Lost, ordered, type Place } from '../canvas/layout';
@@ -22,6 +22,7 @@ import { Placing } from '../canvas/placing';
 import '../canvas/style.css';
 import { Button } from '../parts/button';
 import { TYPED_INTO } from '../parts/keys';
+import { useMedia } from '../parts/media';
 
 const NARROW = '(max-width: 47.99rem)';
 const LOST: Record<Lost, string> = {
@@ -40,7 +41,7 @@ export function Canvas({ id }: { id?: string | undefined }) {
   const open = desk.open(id);
   if (!open) return <NoCanvas />;
   return (
-    <KodaProvider koda={desk.koda} registry={known} change={open.board.change}>
+    <KodaProvider koda={desk.koda} registry={known} change={open.board.change} canvas={id}>
       <Shown key={`${login.user} ${id}`} desk={desk} open={open} />
     </KodaProvider>
   );
@@ -61,7 +62,7 @@ function NoCanvas() {
 
 function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const { name, nodes, edges, lost, isUnkept, canUndo: mayUndo, canRedo } = useBoard(board);
-  useKept(board);
+  useKeeping(board);
   const names = useNames(nodes);
   const joints = useMemo(() => new Joints(board, known), [board]);
   const placing = useMemo(() => new Placing(board, joints), [board, joints]);
@@ -205,18 +206,6 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
       </div>
     </CanvasProvider>
   );
-}
-
-function useMedia(query: string): boolean {
-  const media = useMemo(() => matchMedia(query), [query]);
-  const watch = useMemo(
-    () => (told: () => void) => {
-      media.addEventListener('change', told);
-      return () => media.removeEventListener('change', told);
-    },
-    [media],
-  );
-  return useSyncExternalStore(watch, () => media.matches);
 }
 
 function selectorOf(nodeId: string): string {
