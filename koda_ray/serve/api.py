@@ -178,7 +178,7 @@ def create_app(
     app.state.shown = shared.LinkUse(deps.settings.user_streams)
     app.state.by_address = by_address.AddressUse(deps.settings.user_streams)
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
-    app.state.disk, app.state.folders = bodies.disk, bodies.folders
+    app.state.bodies = bodies
     app.state.comparing = Comparing()
     app.state.parts = Parts(deps)
     app.state.providers = providers

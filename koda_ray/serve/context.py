@@ -86,7 +86,7 @@ def unpacking_of(connection: HTTPConnection) -> Unpacking:
 
 def disk_of(connection: HTTPConnection) -> Unpacking:
     """Return the count of what lies among the temporary files: what is received, folders for images, zips to send."""
-    return cast(Unpacking, connection.app.state.disk)
+    return cast(Unpacking, connection.app.state.bodies.disk)
 
 
 def parts_of(connection: HTTPConnection) -> Parts:

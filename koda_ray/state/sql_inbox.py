@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Float,
     Select,
+    String,
     and_,
     cast,
     delete,
@@ -176,14 +177,16 @@ def _queued_video(connection: Connection, user_id: str) -> CompoundSelect[Any, A
     later = schema.inbox.alias()
     is_last = ~exists().where(later.c.session_id == _I.session_id, later.c.number > _I.number)
     seen = (_S.user_id == user_id, schema.IS_SEEN)
-    asked = select(literal_column("'asked'"), _S.id, preview_s, _S.owes, _I.result)
+    asked = select(literal_column("'asked'", String), _S.id, preview_s, _S.owes, _I.result)
     asked = asked.join(schema.inbox, _I.session_id == _S.id).where(*seen, is_last)
-    owed = select(literal_column("'owed'"), _S.id, preview_s, null(), null()).where(*seen, _S.owes == "render_final")
+    owed = select(literal_column("'owed'", String), _S.id, preview_s, null(), null()).where(
+        *seen, _S.owes == "render_final"
+    )
     begun = (_J.user_id == user_id, _J.status.in_(OWED_STATUSES))
     is_final = and_(_J.kind == "final", _J.session_id.is_not(None))
-    final = select(literal_column("'final'"), _J.session_id, _J.video_s, null(), null()).where(*begun, is_final)
+    final = select(literal_column("'final'", String), _J.session_id, _J.video_s, null(), null()).where(*begun, is_final)
     others_s = func.coalesce(func.sum(_J.video_s), 0.0)
-    others = select(literal_column("'others'"), null(), others_s, null(), null()).where(*begun, not_(is_final))
+    others = select(literal_column("'others'", String), null(), others_s, null(), null()).where(*begun, not_(is_final))
     return union_all(asked, owed, final, others)
 
 

@@ -56,7 +56,7 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
         connect = world.sandboxes.connect
         destroy = world.sandboxes.destroy
         list = world.sandboxes.list
-        place = world.sandboxes.place
+        location = world.sandboxes.location
 
         def __init__(self) -> None:
             self.cut = True

@@ -177,7 +177,7 @@ async def test_folders_of_images_are_unpacked_in_turns(tmp_path: Path, monkeypat
         KODA_UNPACKED_DISK_MB=64, KODA_TEMPLATE_PATH=write_template(tmp_path / "template"),
         KODA_NODE_MODULES_PATH=packages,
     ) as koda:  # fmt: skip
-        disk: Unpacking = koda.app.state.disk
+        disk: Unpacking = koda.app.state.bodies.disk
 
         async def send(key: str, body: bytes = sent) -> httpx.Response:
             head, named = {"Authorization": f"Bearer {key * 32}"}, {"name": f"of-{key}"}
@@ -193,7 +193,7 @@ async def test_folders_of_images_are_unpacked_in_turns(tmp_path: Path, monkeypat
             large = await send("a", bomb(10))
             assert (large.status_code, large.json()["code"]) == (413, "TOO_LARGE")
             assert "KODA_UNPACKED_DISK_MB" in large.json()["detail"]
-            koda.app.state.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
+            koda.app.state.bodies.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
             async with disk.holding("ada", 32 * MB):
                 refused = await send("a")
             assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED")
@@ -216,7 +216,7 @@ async def test_what_is_received_takes_room_on_the_disk_first(
 ) -> None:
     lies = temporary(monkeypatch, tmp_path / "tmp")
     async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64, KODA_MAX_BODY_MB=12) as koda:
-        disk: Unpacking = koda.app.state.disk
+        disk: Unpacking = koda.app.state.bodies.disk
         port = urlsplit(koda.url).port
 
         async def send(size: int | None, part: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -258,7 +258,7 @@ async def test_uploads_of_one_user_at_once_all_find_room(tmp_path: Path) -> None
         world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64, KODA_MAX_BODY_MB=24) as koda,
         httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
     ):
-        disk: Unpacking = koda.app.state.disk
+        disk: Unpacking = koda.app.state.bodies.disk
         head = {"Authorization": f"Bearer {'a' * 32}"}
         most = list[int]()
 
@@ -284,7 +284,7 @@ async def test_uploads_of_one_user_at_once_all_find_room(tmp_path: Path) -> None
 async def test_folders_leave_room_for_what_they_hold(tmp_path: Path) -> None:
     """What lies there packed, and waits for as much again, never has all there is."""
     async with world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64) as koda:
-        folders, disk = koda.app.state.folders, koda.app.state.disk
+        folders, disk = koda.app.state.bodies.folders, koda.app.state.bodies.disk
 
         async def folder(user: str) -> None:
             async with folders.holding(user, 8 * MB), disk.holding(user, 8 * MB):
@@ -305,7 +305,7 @@ async def test_what_finds_no_room_on_the_disk_is_refused_in_words(tmp_path: Path
         world(tmp_path, KODA_API_KEYS=KEYS, KODA_UNPACKED_DISK_MB=64) as koda,
         httpx.AsyncClient(base_url=koda.url, trust_env=False, timeout=60) as http,
     ):
-        koda.app.state.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
+        koda.app.state.bodies.disk = disk = Unpacking(64 * MB, setting="KODA_UNPACKED_DISK_MB", wait_s=0.2)
 
         async def chunks(count: int) -> AsyncIterator[bytes]:
             for _ in range(count):
@@ -345,7 +345,7 @@ async def test_a_zip_keeps_its_room_until_it_is_sent(tmp_path: Path, monkeypatch
         koda.directory.hold = {"analyze"}
         session_id = (await client.create("a red ball")).session_id
         await koda.directory.checkpoint(session_id, {"noise.bin": os.urandom(24 * MB)})
-        disk, memory = koda.app.state.disk, koda.app.state.unpacking
+        disk, memory = koda.app.state.bodies.disk, koda.app.state.unpacking
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(koda.url).port, limit=1024)
         asked = f"GET /v1/sessions/{session_id}/source.zip HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         writer.write(asked.encode())
