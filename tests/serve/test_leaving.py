@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -55,7 +56,7 @@ async def held(http: httpx.AsyncClient) -> dict[str, int]:
 
 
 async def test_all_of_one_user_goes_and_nothing_of_another(tmp_path: Path) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "SANDBOX_PATH": tmp_path / "boxes", "SANDBOX_PROVIDER": "local", "KODA_API_KEYS": f"bob={BOB}",
         "KODA_TEMPLATE_PATH": write_template(tmp_path / "template"),
         "KODA_NODE_MODULES_PATH": write_packages(tmp_path / "node_modules"),
@@ -65,6 +66,8 @@ async def test_all_of_one_user_goes_and_nothing_of_another(tmp_path: Path) -> No
         file = tmp_path / "sound.wav"
         file.write_bytes(sound())
         clients: dict[str, httpx.AsyncClient] = {}
+        made: dict[str, str] = {}
+        links: dict[str, str] = {}
         for user, key in keys.items():
             headers = {"Authorization": f"Bearer {key}"}
             clients[user] = http = httpx.AsyncClient(base_url=koda.url, headers=headers, trust_env=False, timeout=120)
@@ -77,8 +80,7 @@ async def test_all_of_one_user_goes_and_nothing_of_another(tmp_path: Path) -> No
             assert sent.status_code == 201, sent.text
             assert (await http.post("/v1/sandboxes", json={"image": "notes"})).status_code == 201
             assert await held(http) == dict.fromkeys(KINDS, 1)
-            if user == "ann":
-                hers, made = link, session_id
+            made[user], links[user] = session_id, link.token
         done = await asyncio.to_thread(follow, koda, tmp_path)
         assert (done.returncode, "curl" in done.stderr) == (0, False), done
         assert '"sessions": 0' in done.stdout, done.stdout
@@ -86,8 +88,9 @@ async def test_all_of_one_user_goes_and_nothing_of_another(tmp_path: Path) -> No
         assert [(key.user_id, key.revoked_at is None) for key in await koda.store.api_keys()] == [("ann", False)] * 2
         assert not list(tmp_path.glob("tmp.*"))
         async with httpx.AsyncClient(base_url=koda.url, trust_env=False) as anybody:
-            assert (await anybody.get(f"/v1/shares/{hers.token}")).status_code == 404
-        assert made not in {row["id"] for row in (await clients["bob"].get("/v1/sessions")).json()["sessions"]}
+            assert (await anybody.get(f"/v1/shares/{links['ann']}")).status_code == 404
+            assert (await anybody.get(f"/v1/shares/{links['bob']}")).status_code == 200
+        assert [row["id"] for row in (await clients["bob"].get("/v1/sessions")).json()["sessions"]] == [made["bob"]]
         key = await koda.store.create_api_key("ann")
         async with httpx.AsyncClient(
             base_url=koda.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=60
