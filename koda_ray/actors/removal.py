@@ -31,7 +31,7 @@ from koda_ray.types import now
 __all__ = ["Removal", "each_job", "forget_absent", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
 
 _MANY = 10_000
-_AT_ONCE = 500
+_MOST_AT_ONCE = 500
 
 
 def results_of(job: JobRecord) -> set[str]:
@@ -47,8 +47,8 @@ async def each_job(store: Store, user_id: str) -> AsyncGenerator[JobRecord]:
     Pieces are found by ids: in the order of time each would sort all of the jobs.
     """
     ids = await store.job_ids(user_id)
-    for start in range(0, len(ids), _AT_ONCE):
-        for job in await store.list_jobs(ids=ids[start : start + _AT_ONCE]):
+    for start in range(0, len(ids), _MOST_AT_ONCE):
+        for job in await store.list_jobs(ids=ids[start : start + _MOST_AT_ONCE]):
             yield job
 
 
@@ -89,8 +89,8 @@ async def remove_unneeded(user_id: str, holder: str, *, store: Store, storage: S
         Their keys.
     """
     marked = await store.let_go(user_id, holder=holder)
-    for start in range(0, len(marked), _AT_ONCE):  # a piece after the other: whoever waits for one waits less
-        part = marked[start : start + _AT_ONCE]
+    for start in range(0, len(marked), _MOST_AT_ONCE):  # a piece after the other: whoever waits for one waits less
+        part = marked[start : start + _MOST_AT_ONCE]
         await storage.delete_many(part)
         await store.forget(user_id, part)
     return marked

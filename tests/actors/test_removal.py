@@ -73,7 +73,7 @@ async def test_who_shows_a_sessions_videos_is_looked_up_once(house: House, monke
         return found
 
     monkeypatch.setattr(house.store, "list_jobs", counted)
-    monkeypatch.setattr(removal, "_AT_ONCE", 2)
+    monkeypatch.setattr(removal, "_MOST_AT_ONCE", 2)
     await house.removal.finish(await house.store.close_session(session.id, user_id=session.user_id))
     assert asked == [3, 2, 2, 1], "its own, and all of the user's in pieces"
 
