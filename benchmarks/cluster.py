@@ -1,6 +1,6 @@
 """One video on several nodes: what a node more is worth, how soon it helps, and what is lost when one is lost.
 
-    python -m benchmarks.cluster [--quick] [--check] [--kills N] [--losses N] --json FILE
+    python -m benchmarks.cluster [--quick] [--check] [--kills N] [--losses N] [--resume] --json FILE
     python -m benchmarks.cluster --table FILE
 
 Nodes are real raylets on this machine, each with all that it starts pinned to one core, so that each is a machine with
@@ -45,6 +45,9 @@ machine does both. Every run renders the same page anew, on workers that are war
   ``--quick`` most, and without root or PostgreSQL what is lost); ``--check`` ends with 1 where one is not in ``held``
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 
+It says which part is under way. Each is kept in ``FILE.parts`` until all are measured, and ``--resume`` goes on after
+the last of them.
+
 ``--table FILE`` measures nothing: it prints what such a FILE has, as a table of Markdown.
 """
 
@@ -69,9 +72,10 @@ from typing import Any, cast
 
 from benchmarks import load, many_rows, scale_model, streams
 from benchmarks.measured import table
+from benchmarks.parts import Parts
 from benchmarks.raylets import OneCore, Raylets
 from benchmarks.scenes import bundle_of
-from benchmarks.unit_costs import measure_unit_costs
+from benchmarks.unit_costs import UnitCosts, measure_unit_costs
 from koda_ray.config import REPO_ROOT
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
@@ -263,17 +267,29 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
-def lost_machines(kills: int, losses: int) -> dict[str, Any]:
+async def lost_machines(parts: Parts, kills: int, losses: int) -> dict[str, Any]:
     """Have what a cluster is made of be lost; return the figures, none where we may make no networks.
 
     Args:
+        parts: Where each kind of loss is a part.
         kills: How often what comes back is killed.
         losses: How often a machine is lost in each way.
     """
-    if os.geteuid() != 0 or shutil.which("ip") is None:
+    if not _may_lose():
         return {}
-    found = {kind: [_lose(kind, kills)] for kind in BACK}
-    return figures_of_losses(found | {kind: [_lose(kind, 1) for _ in range(losses)] for kind in GONE}, kills)
+    found: dict[str, list[dict[str, Any] | None]] = {kind: [] for kind in (*BACK, *GONE)}
+    for kind, times in {**dict.fromkeys(BACK, kills), **dict.fromkeys(GONE, 1)}.items():
+        of_kind = 1 if kind in BACK else losses
+        for number in range(1, of_kind + 1):
+            name = f"losing a {kind}" + (f", {number} of {of_kind}" if of_kind > 1 else "")
+            found[kind].append(
+                await parts.part(name, lambda how=kind, often=times: asyncio.to_thread(_lose, how, often))
+            )
+    return figures_of_losses(found, kills)
+
+
+def _may_lose() -> bool:
+    return os.geteuid() == 0 and shutil.which("ip") is not None
 
 
 def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], kills: int) -> dict[str, Any]:
@@ -355,8 +371,22 @@ def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
     return verdicts
 
 
-async def measure(*, quick: bool, kills: int, losses: int) -> dict[str, Any]:
-    """Measure everything; see this module's words for the keys."""
+async def measure(parts: Parts, *, quick: bool, kills: int, losses: int) -> tuple[dict[str, Any], UnitCosts]:
+    """Measure everything but what the model says; see this module's words for the keys."""
+    rendered = await parts.part("rendering on more nodes", lambda: _rendered(quick))
+    told = rendered | ({} if quick else await lost_machines(parts, kills, losses))
+    if not quick:
+        told |= await parts.part("asking much of one server", asked_much)
+    costs = await parts.part("what a unit costs others", _unit_costs)
+    return told, UnitCosts(**costs)
+
+
+async def _unit_costs() -> dict[str, Any]:
+    return asdict(await measure_unit_costs())
+
+
+async def _rendered(quick: bool) -> dict[str, Any]:
+    """Render on 1, 2 and 4 nodes, with one that joins and one that is killed."""
     units, rounds = (QUICK_UNITS, 1) if quick else (UNITS, ROUNDS)
     bundle = await bundle_of(SCENE)
     runs: list[JobRun] = []
@@ -389,8 +419,6 @@ async def measure(*, quick: bool, kills: int, losses: int) -> dict[str, Any]:
         **({} if joined_s is None else {"first_unit_on_new_node_s": round(joined_s, 2)}),
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,
-        **({} if quick else await asyncio.to_thread(lost_machines, kills, losses)),
-        **({} if quick else await asked_much()),
         "video": {"scene": SCENE, "width": WIDTH, "height": HEIGHT, "fps": FPS, "units": units},
         "runs": [asdict(each) for each in runs],
     }
@@ -433,6 +461,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
     parser.add_argument("--kills", type=int, default=20, help="how often each is killed that comes back")
     parser.add_argument("--losses", type=int, default=1, help="how often a machine is lost in each way")
+    parser.add_argument("--resume", action="store_true", help="go on after the parts that FILE.parts has")
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="print what FILE has as a table, and measure nothing"
     )
@@ -440,12 +469,15 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.table is not None:
         print(table(json.loads(asked.table.read_text()), BARS))
         return 0
-    figures = asyncio.run(measure(quick=asked.quick, kills=asked.kills, losses=asked.losses))
-    told, _ = scale_model.figures(figures, asyncio.run(measure_unit_costs()), quick=asked.quick)
-    figures |= told
+    lost = len(BACK) + len(GONE) * asked.losses if _may_lose() else 0
+    total = 2 if asked.quick else 3 + lost
+    parts = Parts(asked.json, resume=asked.resume, total=total)
+    figures, costs = asyncio.run(measure(parts, quick=asked.quick, kills=asked.kills, losses=asked.losses))
+    figures |= scale_model.figures(figures, costs, quick=asked.quick)[0]
     figures |= against_bars(figures)
     if asked.json is not None:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+    parts.finished()
     print(json.dumps({name: value for name, value in figures.items() if name != "runs"}, indent=2))
     for word in ("missed", "unmeasured"):
         for name in figures[word]:
