@@ -20,7 +20,7 @@ from koda_ray.render.graphics import software_graphics
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.isolation import trial_arguments
 from koda_ray.render.programs import find_browser
-from tests import pgbouncer, postgres, sqld, virtual
+from tests import pgbouncer, postgres, seaweed, sqld, virtual
 
 __all__ = ["HEADLESS_SHELL", "SERVICES", "demand", "need", "why_missing"]
 
@@ -176,6 +176,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "pgbouncer": pgbouncer.why_missing,
     "postgres": postgres.why_missing,
     "s3": _s3,
+    "seaweedfs": seaweed.why_missing,
     "tmux": _program("tmux"),
     "virtual_machine": virtual.why_not,
     "web": _web,

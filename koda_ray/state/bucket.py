@@ -110,8 +110,7 @@ class Bucket:
         """List the keys below a prefix, unsorted."""
         skip = len(self._root) + 1
         keys = [str(path)[skip:] for path in self._fs.find(self._at(prefix))]
-        # asked below an object, a bucket names the object itself
-        return [key for key in keys if key.startswith(f"{prefix}/")] if prefix else keys
+        return [key for key in keys if _is_below(key, prefix)]
 
     def look(self, key: str) -> Stored:
         """Return an object's size and age."""
@@ -124,8 +123,8 @@ class Bucket:
         """Look at everything below a prefix, unsorted."""
         skip = len(self._root) + 1
         found = cast("dict[str, dict[str, Any]]", self._fs.find(self._at(prefix), detail=True))
-        looked = [Stored(path[skip:], int(info["size"]), _written(info)) for path, info in found.items()]
-        return [stored for stored in looked if stored.key.startswith(f"{prefix}/")]
+        objects = [(path[skip:], info) for path, info in found.items() if _is_below(path[skip:], prefix)]
+        return [Stored(key, int(info["size"]), _written(info)) for key, info in objects]
 
     def folders(self, prefix: str) -> list[str]:
         """List the folders right below a prefix, unsorted."""
@@ -168,3 +167,12 @@ def _written(info: Mapping[str, Any]) -> datetime:
     """Return when an object was written: buckets say it under this name, other file systems of fsspec under others."""
     at = cast("datetime", info.get("LastModified") or info.get("mtime") or info.get("created"))
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _is_below(key: str, prefix: str) -> bool:
+    """Whether what a bucket lists is an object below a prefix.
+
+    Asked below an object, a bucket names the object itself; and some keep a mark of a folder of which all was deleted,
+    which no key of ours is called: it ends with a slash, or is empty.
+    """
+    return key != "" and not key.endswith("/") and key.startswith(f"{prefix}/" if prefix else "")

@@ -247,7 +247,7 @@ class Storage:
         return sorted(await self._run("list", prefix, lambda backend: backend.look_below(prefix)))
 
     async def folders(self, prefix: str) -> list[str]:
-        """List the names of the folders right below a prefix, sorted."""
+        """List the names of the folders right below a prefix, sorted; buckets may keep those that had something."""
         prefix = prefix.removesuffix("/")
         return sorted(await self._run("list", prefix, lambda backend: backend.folders(prefix)))
 

@@ -42,9 +42,17 @@ from koda_ray.state.storage import Storage, Stored
 from koda_ray.types import Phase, Preview, now
 from tests.state import records
 from tests.state.conformance.links import link
-from tests.state.conftest import disk_storage, s3_endpoint, s3_storage, storage
+from tests.state.conftest import (
+    disk_storage,
+    s3_endpoint,
+    s3_storage,
+    seaweedfs,
+    seaweedfs_storage,
+    storage,
+    storage_kind,
+)
 
-__all__ = ["disk_storage", "s3_endpoint", "s3_storage", "storage"]
+__all__ = ["disk_storage", "s3_endpoint", "s3_storage", "seaweedfs", "seaweedfs_storage", "storage", "storage_kind"]
 
 UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
 PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)

@@ -1,6 +1,6 @@
 """Something of a cluster is lost: ``python -m tests.cluster.cut LOSS [TIMES]``, first in name spaces of its own.
 
-The head and the nodes have a network each, on one bridge, with PostgreSQL and an S3 server behind it. This process is
+The head and the nodes have a network each, on one bridge, with PostgreSQL and SeaweedFS behind it. This process is
 on a node of its own, which no work is put on; all work is on the first. What is lost, with a session awake and a render
 under way:
 
@@ -10,7 +10,7 @@ under way:
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
 - ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
-- ``bucket``: nobody reaches the bucket for as long, and uploads under way are broken off
+- ``bucket``: SeaweedFS, which serves it, is killed with uploads under way, is away for as long, and has what it had
 - ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
 - ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
 
@@ -40,11 +40,10 @@ from koda_ray.config import Settings
 from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
-from tests import postgres
+from tests import postgres, seaweed
 from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import (
     BUCKET,
-    BUCKET_INSIDE,
     HEAD,
     HERE,
     NOTICE,
@@ -52,8 +51,8 @@ from tests.cluster.machines import (
     RAY_START,
     CutMachine,
     Door,
-    bucket,
     network,
+    reach,
     start,
 )  # fmt: skip
 from tests.cluster.work import USER, World, at_work, comes_true, janitor_answers
@@ -369,21 +368,21 @@ async def main(loss: str, times: str = "1") -> None:
         times: How often, where it comes back; of processes, each kind so often.
     """
     network()
-    with postgres.serve() as server:
+    with postgres.serve() as server, seaweed.serve() as bucket:
         database = server.create()
         url = server.url(database)
         sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
         user = url.partition("://")[2].partition("@")[0]
         doors = (
             Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
-            Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", BUCKET_INSIDE)),
+            Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port)),
         )
         for door in doors:
             await door.open()
         os.environ |= {
             "DATABASE_PROVIDER": "postgres",
             "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
-            **bucket(),
+            **reach(bucket),
             "SANDBOX_PATH": "/tmp/sandboxes",
             "KODA_API_KEYS": f"{USER}={KEY}",
             "KODA_SIGNING_KEY": KEY,
@@ -428,11 +427,10 @@ async def main(loss: str, times: str = "1") -> None:
                 seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
             case "head":
                 seen = await lose_head(world, head, int(times))
-            case "database":
-                crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (server.crash, server.start))
+            case "database" | "bucket":
+                kept = server if loss == "database" else bucket
+                crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))
                 seen = await lose_for_a_while(world, crash, start_again, int(times))
-            case "bucket":
-                seen = await lose_for_a_while(world, doors[1].close, doors[1].open, int(times))
             case "process":
                 seen = await kill_processes(world, int(times))
             case _ if loss in WORN:

@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import boto3
 import psutil
 import ray
-from moto.server import ThreadedMotoServer
 
 from koda_ray.config import REPO_ROOT
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
+from tests import seaweed
+from tests.seaweed import SeaweedFS
 
 HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
 METADATA, NOTICE = "169.254.169.254", Path("/tmp/notice")
-BUCKET, BUCKET_INSIDE = 8333, 8334
+BUCKET = 8333
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
 
 
@@ -246,16 +246,12 @@ async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
         writer.close()
 
 
-def bucket() -> dict[str, str]:
-    """Start an S3 server behind a door; return the settings with which it is reached."""
-    ThreadedMotoServer(ip_address="127.0.0.1", port=BUCKET_INSIDE, verbose=False).start()
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    inside = f"http://127.0.0.1:{BUCKET_INSIDE}"
-    boto3.client("s3", endpoint_url=inside, **keys).create_bucket(Bucket="koda")
+def reach(bucket: SeaweedFS) -> dict[str, str]:
+    """Return the settings with which a bucket is reached through its door."""
     return {
         "STORAGE_PROVIDER": "s3",
-        "R2_BUCKET": "koda",
+        "R2_BUCKET": seaweed.BUCKET,
         "R2_ENDPOINT": f"http://{HERE}:{BUCKET}",
-        "R2_ACCESS_KEY": keys["aws_access_key_id"],
-        "R2_SECRET_KEY": keys["aws_secret_access_key"],
+        "R2_ACCESS_KEY": bucket.key,
+        "R2_SECRET_KEY": bucket.secret,
     }

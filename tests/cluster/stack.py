@@ -1,8 +1,8 @@
 """What `compose.yaml` starts, by its own commands, in name spaces of its own: ``python -m tests.cluster.stack FILE``.
 
 The file has the services as Compose reads them. Head and worker are started with the commands and the environment that
-their containers would get; PostgreSQL is Debian's and S3 is moto's. What they have to say is printed as JSON. It is run
-as the first process of a name space of processes, so all of it ends with it.
+their containers would get, and so is SeaweedFS; PostgreSQL is Debian's. What they have to say is printed as JSON. It is
+run as the first process of a name space of processes, so all of it ends with it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
-from moto.server import ThreadedMotoServer
-
 from tests import postgres
+from tests.seaweed import SeaweedFS
 
 API = "http://127.0.0.1:8420"
 _IN_TIME_S = 150.0
@@ -103,12 +101,17 @@ def _resources(head: Node) -> list[dict[str, float]]:
     return json.loads(told[-1]) if told and told[-1].startswith("[") else []
 
 
+def _storage(service: dict[str, Any]) -> SeaweedFS:
+    home = Path("/tmp/storage")
+    home.mkdir()
+    options = [word.replace("/data", str(home)) for word in service["command"]]
+    keys = service["environment"]
+    return SeaweedFS(home, options, 8333, keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"])
+
+
 def main(services: dict[str, Any]) -> dict[str, Any]:
     """Start it, and return what is seen of it."""
-    storage = ThreadedMotoServer(ip_address="127.0.0.1", port=8333, verbose=False)
-    storage.start()
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url="http://127.0.0.1:8333", **keys).create_bucket(Bucket="koda")
+    _storage(services["storage"]).wait()
     with postgres.serve() as server:
         changed = {"DATABASE_URL": server.url(server.create())}
         worker = Node("worker", services["worker"], changed)  # first, as it may come: it is tried again

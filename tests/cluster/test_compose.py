@@ -69,7 +69,7 @@ def test_compose_starts_nothing_without_secrets(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.ray
-@pytest.mark.needs("docker_compose", "netns", "postgres", "s3")
+@pytest.mark.needs("docker_compose", "netns", "postgres", "s3", "seaweedfs")
 def test_head_and_worker_by_their_own_commands(tmp_path: Path) -> None:
     """The head offers no processor; the worker comes whenever the head is there, and drains before it ends."""
     services = tmp_path / "services.json"

@@ -17,7 +17,7 @@ from tests.cluster.work import DURATION_S, FPS
 
 pytestmark = [
     pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(900),
-    pytest.mark.needs("netns", "postgres", "s3"),
+    pytest.mark.needs("netns", "postgres", "s3", "seaweedfs"),
 ]  # fmt: skip
 WHOLE = ["succeeded", round(DURATION_S * FPS), None]
 

@@ -9,6 +9,7 @@ import pytest
 
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
+from tests import seaweed, services
 from tests.buckets import bucket_server
 from tests.disks import small
 
@@ -34,9 +35,32 @@ def s3_storage(s3_endpoint: str) -> Storage:
     )
 
 
-@pytest.fixture(params=["disk", "s3"])
-def storage(request: pytest.FixtureRequest) -> Storage:
-    return request.getfixturevalue(f"{request.param}_storage")
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[seaweed.SeaweedFS]:
+    services.need("s3", "seaweedfs")
+    with seaweed.serve() as server:
+        yield server
+
+
+@pytest.fixture
+def seaweedfs_storage(seaweedfs: seaweed.SeaweedFS) -> Storage:
+    return Storage(
+        f"s3://{seaweed.BUCKET}/{uuid.uuid4().hex}",
+        {"key": seaweedfs.key, "secret": seaweedfs.secret, "client_kwargs": {"endpoint_url": seaweedfs.endpoint}},
+    )
+
+
+@pytest.fixture(scope="session", params=["disk", "s3", pytest.param("seaweedfs", marks=pytest.mark.full)])
+def storage_kind(request: pytest.FixtureRequest) -> str:
+    """For tests of every storage: which one, with what outlives a test started."""
+    if request.param == "seaweedfs":  # as in `database`
+        request.getfixturevalue("seaweedfs")
+    return request.param
+
+
+@pytest.fixture
+def storage(request: pytest.FixtureRequest, storage_kind: str) -> Storage:
+    return request.getfixturevalue(f"{storage_kind}_storage")
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgres", "libsql"])

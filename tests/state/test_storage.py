@@ -112,6 +112,19 @@ async def test_many_at_once(storage: Storage) -> None:
     assert await storage.get_many([]) == {}
 
 
+async def test_nothing_is_below_a_folder_of_which_all_was_deleted(storage: Storage) -> None:
+    await storage.put_many({"users/ann/a/1": b"x", "users/ann/b/2": b"y"})
+    await storage.delete("users/ann/a/1")
+    assert await storage.list("users/ann") == ["users/ann/b/2"]
+    await storage.delete_prefix("users")
+    for prefix in ("users/ann/a", "users/ann", "users"):
+        assert (await storage.list(prefix), await storage.look_below(prefix)) == ([], [])
+        assert not await storage.exists(prefix)
+        for kept in await storage.folders(prefix):
+            assert await storage.look_below(f"{prefix}/{kept}") == []
+    assert await storage.list() == []
+
+
 async def test_one_bad_key_among_many_writes_nothing(storage: Storage) -> None:
     with pytest.raises(InvalidPath):
         await storage.put_many({"good": b"x", "../bad": b"y"})
