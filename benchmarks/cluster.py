@@ -15,6 +15,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   ``page_start``, ``slower`` (the same frames took longer; with four nodes nearly half of the time, since two share a
   core), ``between`` (dispatch, storing), ``idle`` (a node without a task while others capture), ``alone`` (before the
   first task and after the last: reading the environment, joining, checking)
+- ``cores_slower_together_pct``: how much longer the same encoding takes on two of this machine's cores at once than on
+  one (`benchmarks.contention`): so much of ``slower`` is this machine's, and no cluster's
 - ``first_unit_on_new_node_s``: from Ray's knowing a node that joins in the middle of a job to the first unit that it
   stored; none where the job was over before
 - ``node_kill_unit_elsewhere_s``: from SIGKILL for a raylet and everything under it, in the middle of a unit, to that
@@ -71,6 +73,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import load, many_rows, scale_model, streams
+from benchmarks.contention import slower_together_pct
 from benchmarks.measured import table
 from benchmarks.parts import Parts
 from benchmarks.raylets import OneCore, Raylets
@@ -396,7 +399,7 @@ async def _rendered(quick: bool) -> dict[str, Any]:
         runs.append(await render(executor, bundle, JobRun(nodes, of)))
 
     with Raylets.started() as raylets:
-        if raylets.cores < 2:
+        if len(raylets.each_core) < 2:
             raise SystemExit("a node more brings nothing on one processor: run this where there are two")
         await asyncio.to_thread(raylets.add)
         await render(await asyncio.to_thread(WatchedRay), bundle, JobRun(1, WARM_UNITS))
@@ -413,9 +416,11 @@ async def _rendered(quick: bool) -> dict[str, Any]:
             for _ in range(rounds):
                 await run(4, units)
         elsewhere_s, killed = await kill_a_node(raylets, bundle, units if not quick else units // 2)
+        cores = raylets.each_core[:2]
     whole = [each for each in (*runs, joined, killed) if each.units == units]
     return {
         **scaling(runs, units),
+        "cores_slower_together_pct": await asyncio.to_thread(slower_together_pct, cores, rounds=rounds),
         **({} if joined_s is None else {"first_unit_on_new_node_s": round(joined_s, 2)}),
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
+from collections.abc import Generator
+from pathlib import Path
 
 import psutil
 
-__all__ = ["adopt_orphans", "children_cpu_s", "tree_cpu_s"]
+__all__ = ["adopt_orphans", "children_cpu_s", "pinned_to", "tree_cpu_s"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -40,3 +43,19 @@ def adopt_orphans() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "this machine does not let a process adopt orphans")
+
+
+@contextlib.contextmanager
+def pinned_to(core: int) -> Generator[None]:
+    """Have this thread, and what it starts, run on one core for the block; after it, all of this process on all.
+
+    Threads that were begun in the block live on, and what they start would stay on that core with them.
+    """
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)

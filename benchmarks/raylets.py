@@ -15,6 +15,7 @@ from typing import Any, cast
 import psutil
 import ray
 
+from benchmarks.cpu import pinned_to
 from koda_ray.resources import CHROMIUM_RESOURCE
 from koda_ray.serve import ray_folder
 
@@ -72,9 +73,9 @@ class Raylets:
         self.nodes: list[OneCore] = []
 
     @property
-    def cores(self) -> int:
-        """How many processors there are for nodes."""
-        return len(self._cores)
+    def each_core(self) -> list[int]:
+        """The processors that there are for nodes."""
+        return [*self._cores]
 
     def add(self, **more: float) -> OneCore:
         """Start a node, on the next core; returns when Ray knows it.
@@ -107,21 +108,20 @@ class Raylets:
         """Start a head without browsers and connect to it; all of it ends with the block."""
         folder = ray_folder.make()
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[0]})  # whoever coordinates is on the first machine
         raylets: Raylets | None = None
-        try:
-            found = cast("Any", ray).init(
-                address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-                object_store_memory=_STORE_BYTES, _temp_dir=folder,
-            )  # fmt: skip
-            raylets = cls(cores, found.address_info["gcs_address"])
-            yield raylets
-        finally:
-            for node in () if raylets is None else raylets.nodes:
-                node.kill()
-            cast("Any", ray).shutdown()
-            os.sched_setaffinity(0, cores)
-            ray_folder.remove(folder)
+        with pinned_to(cores[0]):  # whoever coordinates is on the first machine
+            try:
+                found = cast("Any", ray).init(
+                    address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                    object_store_memory=_STORE_BYTES, _temp_dir=folder,
+                )  # fmt: skip
+                raylets = cls(cores, found.address_info["gcs_address"])
+                yield raylets
+            finally:
+                for node in () if raylets is None else raylets.nodes:
+                    node.kill()
+                cast("Any", ray).shutdown()
+                ray_folder.remove(folder)
 
 
 def _alive() -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from benchmarks.chart import Group, draw
-from benchmarks.cpu import children_cpu_s, tree_cpu_s
+from benchmarks.contention import slower_together_pct
+from benchmarks.cpu import children_cpu_s, pinned_to, tree_cpu_s
 from benchmarks.ssim import ssim
 
 BURN = "import time\nwhile time.process_time() < {}: pass"
@@ -32,6 +35,27 @@ def test_processor_time_counts_a_child_that_lives() -> None:
         child.stdout.readline()
         assert tree_cpu_s() - before >= 0.28
         child.communicate(b"\n")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_what_was_pinned_to_a_core_leaves_nothing_there() -> None:
+    """Not even a thread that was begun meanwhile, from which other programs are started later."""
+    cores = os.sched_getaffinity(0)
+    with ThreadPoolExecutor(1) as threads:
+        with pinned_to(min(cores)):
+            assert threads.submit(_cores_of_a_child).result() == {min(cores)}
+        assert threads.submit(_cores_of_a_child).result() == cores == os.sched_getaffinity(0)
+
+
+def _cores_of_a_child() -> set[int]:
+    script = "import os; print(*os.sched_getaffinity(0))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(map(int, done.stdout.split()))
+
+
+@pytest.mark.needs("ffmpeg")
+def test_cores_that_work_at_once_are_held_against_each_alone() -> None:
+    assert -50 < slower_together_pct(sorted(os.sched_getaffinity(0))[:2], frames=5, rounds=1) < 1_000
 
 
 @pytest.mark.needs("ffmpeg")
