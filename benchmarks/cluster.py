@@ -15,8 +15,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   ``page_start``, ``slower`` (the same frames took longer; with four nodes nearly half of the time, since two share a
   core), ``between`` (dispatch, storing), ``idle`` (a node without a task while others capture), ``alone`` (before the
   first task and after the last: reading the environment, joining, checking)
-- ``cores_slower_together_pct``: how much longer the same encoding takes on two of this machine's cores at once than on
-  one (`benchmarks.contention`): so much of ``slower`` is this machine's, and no cluster's
+- ``cores_slower_together_pct``: how much longer renders take that know nothing of each other, on two of this machine's
+  cores at once, than one alone (`benchmarks.contention`); ``possible_speedup``: what that leaves of two
 - ``first_unit_on_new_node_s``: from Ray's knowing a node that joins in the middle of a job to the first unit that it
   stored; none where the job was over before
 - ``node_kill_unit_elsewhere_s``: from SIGKILL for a raylet and everything under it, in the middle of a unit, to that
@@ -73,7 +73,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import load, many_rows, scale_model, streams
-from benchmarks.contention import slower_together_pct
+from benchmarks.contention import FPS, HEIGHT, SCENE, WIDTH, slower_together_pct
 from benchmarks.measured import table
 from benchmarks.parts import Parts
 from benchmarks.raylets import OneCore, Raylets
@@ -91,8 +91,6 @@ from koda_ray.types import new_id
 __all__ = ["BARS", "JobRun", "against_bars", "figures_of_losses", "main", "measure", "scaling"]
 
 USER = "local"
-SCENE = "svg"
-WIDTH, HEIGHT, FPS = 854, 480, 30
 UNITS, QUICK_UNITS = 48, 14
 ROUNDS = 3
 WARM_UNITS = 2
@@ -417,10 +415,12 @@ async def _rendered(quick: bool) -> dict[str, Any]:
                 await run(4, units)
         elsewhere_s, killed = await kill_a_node(raylets, bundle, units if not quick else units // 2)
         cores = raylets.each_core[:2]
+    slower_pct = await asyncio.to_thread(slower_together_pct, cores, rounds=rounds)
     whole = [each for each in (*runs, joined, killed) if each.units == units]
     return {
         **scaling(runs, units),
-        "cores_slower_together_pct": await asyncio.to_thread(slower_together_pct, cores, rounds=rounds),
+        "cores_slower_together_pct": slower_pct,
+        "possible_speedup": round(2 / (1 + slower_pct / 100), 3),
         **({} if joined_s is None else {"first_unit_on_new_node_s": round(joined_s, 2)}),
         "node_kill_unit_elsewhere_s": round(elsewhere_s, 2),
         "same_frame_hash": len({each.frame_hash for each in whole}) == 1,

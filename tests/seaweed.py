@@ -14,9 +14,10 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 __all__ = ["BUCKET", "SeaweedFS", "serve", "why_missing"]
 
@@ -87,13 +88,10 @@ class SeaweedFS:
         from botocore.exceptions import BotoCoreError, ClientError
 
         keys = {"aws_access_key_id": self.key, "aws_secret_access_key": self.secret, "region_name": "us-east-1"}
-        client = boto3.client("s3", endpoint_url=self.endpoint, **keys)
         try:
-            client.head_bucket(Bucket=BUCKET)
+            cast("Any", boto3).client("s3", endpoint_url=self.endpoint, **keys).head_bucket(Bucket=BUCKET)
         except (BotoCoreError, ClientError):
             return False
-        finally:
-            client.close()
         return True
 
     @property
@@ -119,7 +117,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def serve() -> Iterator[SeaweedFS]:
+def serve() -> Generator[SeaweedFS]:
     """Start a server, and end it with everything that it has."""
     free = _free_ports(2 * len(_PARTS))
     ports = {part: free.pop() for part in _PARTS}
