@@ -32,10 +32,9 @@ __all__ = ["FPS", "HEIGHT", "SCENE", "WIDTH", "slower_together_pct"]
 USER = "local"
 SCENE = "svg"
 WIDTH, HEIGHT, FPS = 854, 480, 30
-UNITS, ROUNDS = 16, 3
 
 
-def slower_together_pct(cores: Sequence[int], *, units: int = UNITS, rounds: int = ROUNDS) -> float:
+def slower_together_pct(cores: Sequence[int], *, units: int, rounds: int) -> float:
     """Render the same video on each core alone, and on all at once; return how much longer the latter takes.
 
     Args:

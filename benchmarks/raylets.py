@@ -73,9 +73,9 @@ class Raylets:
         self.nodes: list[OneCore] = []
 
     @property
-    def each_core(self) -> list[int]:
-        """The processors that there are for nodes."""
-        return [*self._cores]
+    def cores(self) -> int:
+        """How many processors there are for nodes."""
+        return len(self._cores)
 
     def add(self, **more: float) -> OneCore:
         """Start a node, on the next core; returns when Ray knows it.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
+from koda_ray.render.retry import retried
 from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
@@ -263,9 +264,9 @@ async def load_bundle(storage: Storage, user_id: str, content_hash: str) -> Bund
 
     Raises:
         NotFound: There is no such bundle.
-        StorageError: Its bytes are not those that were stored.
+        StorageError: Storage failed, or the bytes are not those that were stored.
     """
-    data = await storage.get(bundle_key(user_id, content_hash))
+    data = await retried(lambda: storage.get(bundle_key(user_id, content_hash)))
     return await asyncio.to_thread(stored_bundle, data, content_hash)
 
 

@@ -149,7 +149,7 @@ class RenderJob:
     async def _run(self, started: float) -> RenderResult:
         environment = await self._executor.environment()
         film = film_hash(self._spec, environment=environment.fingerprint)
-        made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
+        made = await retried(lambda: made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id))
         if made is not None:
             self._meter.found(made.frame_count)
             await self._meter.stage("uploading", 0.99)

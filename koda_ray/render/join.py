@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
+from koda_ray.render.retry import retried
 from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
@@ -105,9 +107,9 @@ class _Joining:
         """Store the video after its pictures, and say what it is."""
         task, began = self._task, time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
-        await task.storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet)
-        await task.storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail)
-        await task.storage.put_file(key, self._video)
+        await retried(lambda: task.storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet))
+        await retried(lambda: task.storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail))
+        await retried(lambda: task.storage.put_file(key, self._video))
         self._timings["upload"] = _lap(began)
         return JoinResult(
             video_key=key,
@@ -165,7 +167,7 @@ async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path)
             reference = task.storage.local_path(task.reference)
             if reference is None:
                 reference = folder / "reference"
-                await task.storage.get_file(task.reference, reference)
+                await retried(partial(task.storage.get_file, task.reference, reference))
             elif not reference.exists():
                 raise NotFound(f"no object {task.reference!r}")
             found = await compare_videos(task.spec, video, reference)
@@ -190,13 +192,13 @@ async def _fetch(task: JoinTask, unit: UnitResult, folder: Path, gate: asyncio.S
         try:
             if path is None:
                 path = folder / f"unit-{unit.unit.index:06d}.mp4"
-                await task.storage.get_file(key, path)
+                await retried(partial(task.storage.get_file, key, path))
             if await asyncio.to_thread(_digest, path) == unit.sha256:
                 return path
         except (NotFound, FileNotFoundError):
             pass
-        await task.storage.delete(unit_meta_key(task.user_id, unit.key))
-        await task.storage.delete(key)
+        await retried(lambda: task.storage.delete(unit_meta_key(task.user_id, unit.key)))
+        await retried(lambda: task.storage.delete(key))
         return None
 
 

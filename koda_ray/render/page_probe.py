@@ -9,6 +9,7 @@ from typing import Any, cast
 from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
 from koda_ray.render.options import JobOptions, PageContract
 from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
+from koda_ray.render.retry import retried
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
 
@@ -33,7 +34,7 @@ async def page_contract(
     key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
     kept: dict[str, Any]
     try:
-        kept = cast("dict[str, Any]", json.loads(await storage.get(key)))
+        kept = cast("dict[str, Any]", json.loads(await retried(lambda: storage.get(key))))
     except (NotFound, ValueError):
         report = await executor.probe(
             ProbeTask(
@@ -52,7 +53,8 @@ async def page_contract(
         if not report.ready:
             raise _not_ready(report) from None
         kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
-        await storage.put(key, json.dumps(kept).encode())
+        said = json.dumps(kept).encode()
+        await retried(lambda: storage.put(key, said))
     wide, high = kept["width"], kept["height"]
     return PageContract(
         duration_s=kept["duration"],

@@ -7,9 +7,12 @@ import contextlib
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -215,16 +218,35 @@ async def test_a_video_made_before_is_there_at_once(storage: Storage) -> None:
 
 
 class Away(Storage):
-    """Storage behind a network that is down for so many calls."""
+    """Storage that is down for so many calls of each kind, of all that it is asked for."""
 
     down_for = 0
-    refused = 0
+    refused: ClassVar[Counter[str]] = Counter()
+
+    def _away(self, operation: str, key: str) -> None:
+        if Away.refused[operation] < Away.down_for:
+            Away.refused[operation] += 1
+            raise StorageError(f"storage {operation} of {key!r} failed: Connection refused", retryable=True)
 
     async def put(self, key: str, data: bytes) -> None:
-        if Away.refused < Away.down_for:
-            Away.refused += 1
-            raise StorageError(f"storage put of {key!r} failed: Connection refused", retryable=True)
+        self._away("put", key)
         await super().put(key, data)
+
+    async def get(self, key: str) -> bytes:
+        self._away(f"get {key.rpartition('/')[2]}", key)
+        return await super().get(key)
+
+    async def put_file(self, key: str, path: Path) -> None:
+        self._away("put_file", key)
+        await super().put_file(key, path)
+
+    async def get_file(self, key: str, path: Path) -> None:
+        self._away("get_file", key)
+        await super().get_file(key, path)
+
+    def local_path(self, key: str) -> Path | None:
+        """As a bucket: what is joined is fetched."""
+        return None
 
 
 @pytest.mark.full
@@ -232,9 +254,11 @@ async def test_storage_that_is_down_for_a_while_costs_a_while(storage: Storage) 
     away = Away(storage.url)
     spec = small(await put_page(storage, "plain"), duration_s=2.0)
     async with Counting() as executor:
-        Away.refused, Away.down_for = 0, 4
+        Away.refused.clear()
+        Away.down_for = 4  # more often than a unit or a join is tried
         result = await render(spec, away, executor, "job_1")
-    assert Away.refused == Away.down_for
+    assert {"put", "get bundle", "put_file", "get_file"} <= Away.refused.keys()
+    assert set(Away.refused.values()) == {Away.down_for}
     assert result.report["failures"] == []
     assert json.loads(await storage.get(f"users/{USER}/renders/job_1/report.json"))["frames"] == 20
 
