@@ -236,7 +236,7 @@ async def placed_last(machine: CutMachine) -> float:
 async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any]:
     """Put work on the machine, have a session sleep, and take the head away for a while, with a server asked meanwhile.
 
-    Further times it is taken away with nothing but commands to both, before.
+    Further times it is taken away with nothing but commands to both, before; each time once it is there.
     """
     store = world.store
     async with at_work(world) as (session, job), asked(world, session) as asking:
@@ -245,6 +245,7 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             await asyncio.sleep(SHORT_S)
             await asyncio.to_thread(head.recover)
             await world.say(session)
+            await comes_true(_head_is_there, "the head is back")
         sleeper = (await records.new_session(store, USER)).id
         units = len(await store.chunks(job))
         await asyncio.to_thread(head.crash)
@@ -253,14 +254,6 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
         await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
         await asyncio.to_thread(head.recover)
 
-        async def head_is_there() -> bool:
-            try:
-                _, writer = await asyncio.open_connection(HEAD, PORT)
-            except OSError:
-                return False
-            writer.close()
-            return True
-
         async def awake() -> bool:
             return not await store.inbox(sleeper)
 
@@ -268,7 +261,7 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             return len(await store.chunks(job)) > units
 
         head_s, woken_s, unit_s = await asyncio.gather(
-            comes_true(head_is_there, "the head is back"),
+            comes_true(_head_is_there, "the head is back"),
             comes_true(awake, "the session that slept takes what was said"),
             comes_true(render_goes_on, "the render has one unit more"),
         )
@@ -283,6 +276,16 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
         "events": {name: [event.seq for event in await store.events(name)] for name in (session, sleeper)},
         "render": done,
     }
+
+
+async def _head_is_there() -> bool:
+    """Whether it takes connections."""
+    try:
+        _, writer = await asyncio.open_connection(HEAD, PORT)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def lose_for_a_while(
