@@ -1,13 +1,15 @@
 """Many idle event streams of one user, and what they cost everybody's requests: a part of ``benchmarks.trust``.
 
 The API runs in a process of its own, over SQLite and without Ray; ``python -m benchmarks.streams FOLDER`` is that
-process, which prints its address and then each second how often it has read its database.
+process, which prints its address and then each second how often it has read its database. One takes `MAX_STREAMS`; where
+there are more, several have an equal share each, and their reads are added up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import statistics
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import httpx
 
+from koda_ray.serve.quotas import MAX_STREAMS
 from koda_ray.types import new_id
 from tests.serve.world import world
 from tests.state import records
@@ -39,32 +42,36 @@ async def figures(streams: int, *, seconds: float) -> dict[str, float]:
         ``streams_{streams}_p50_ms``, ``_p99_ms`` and ``_reads_per_s``.
     """
     async with AsyncExitStack() as opened:
-        folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="koda-streams-"))
-        url, reads = await opened.enter_async_context(_server(Path(folder), streams))
+        servers = math.ceil(streams / MAX_STREAMS)
+        share = math.ceil(streams / servers)
         limits = httpx.Limits(max_connections=None)
-        http = await opened.enter_async_context(
-            httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False)
-        )
-        listed = (await http.get("/v1/sessions", headers=_key(KEY))).raise_for_status().json()["sessions"]
-        ids = [each["id"] for each in listed]
-        for index in range(streams):
-            path = f"/v1/sessions/{ids[index % len(ids)]}/events"
-            response = await opened.enter_async_context(http.stream("GET", path, headers=_key(KEY)))
-            response.raise_for_status()
+        http = await opened.enter_async_context(httpx.AsyncClient(limits=limits, timeout=60, trust_env=False))
+        urls, counts = list[str](), list[list[int]]()
+        for number in range(servers):
+            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="koda-streams-"))
+            url, reads = await opened.enter_async_context(_server(Path(folder), share))
+            urls.append(url)
+            counts.append(reads)
+            listed = (await http.get(f"{url}/v1/sessions", headers=_key(KEY))).raise_for_status().json()["sessions"]
+            ids = [each["id"] for each in listed]
+            for index in range(min(share, streams - number * share)):
+                path = f"{url}/v1/sessions/{ids[index % len(ids)]}/events"
+                response = await opened.enter_async_context(http.stream("GET", path, headers=_key(KEY)))
+                response.raise_for_status()
         await asyncio.sleep(2)  # until what is there has been sent
-        first = len(reads)
+        first = [len(reads) for reads in counts]
         await asyncio.sleep(max(3.0, seconds / 2))
-        told = reads[first - 1 :]  # one number each second
+        told = [reads[at - 1 :] for at, reads in zip(first, counts, strict=True)]  # one number each second
         began, taken = time.perf_counter(), list[float]()
         while time.perf_counter() - began < seconds:
             asked = time.perf_counter()
-            (await http.get("/v1/sessions", headers=_key(OTHER_KEY))).raise_for_status()
+            (await http.get(f"{urls[0]}/v1/sessions", headers=_key(OTHER_KEY))).raise_for_status()
             taken.append((time.perf_counter() - asked) * 1000)
             await asyncio.sleep(0.02)
     return {
         f"streams_{streams}_p50_ms": round(statistics.median(taken), 2),
         f"streams_{streams}_p99_ms": round(statistics.quantiles(taken, n=100)[98], 2),
-        f"streams_{streams}_reads_per_s": round((told[-1] - told[0]) / (len(told) - 1), 1),
+        f"streams_{streams}_reads_per_s": round(sum((each[-1] - each[0]) / (len(each) - 1) for each in told), 1),
     }
 
 
