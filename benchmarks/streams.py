@@ -1,8 +1,8 @@
 """Many idle event streams of one user, and what they cost everybody's requests: a part of ``benchmarks.trust``.
 
 The API runs in a process of its own, over SQLite and without Ray; ``python -m benchmarks.streams FOLDER`` is that
-process, which prints its address and then each second how often it has read its database. One takes `MAX_STREAMS`; where
-there are more, several have an equal share each, and their reads are added up.
+process, which prints its address and then each second how often it has read its database. One takes `MAX_STREAMS`;
+where there are more, several have an equal share each, and their reads are added up.
 """
 
 from __future__ import annotations
