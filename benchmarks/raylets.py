@@ -22,7 +22,7 @@ from koda_ray.serve import ray_folder
 __all__ = ["OneCore", "Raylets"]
 
 _STORE_BYTES = 10**8
-_START_S = 90.0
+_START_S = 240.0
 _CAPTURE = "ray::_capture"
 _RAY = str(Path(sys.executable).with_name("ray"))
 

@@ -18,7 +18,7 @@ from koda_ray.state.sql import SqlStore
 
 __all__ = ["START_S", "Server"]
 
-START_S = 90.0
+START_S = 240.0
 
 
 class Server:
@@ -77,6 +77,7 @@ class Server:
                 self.url = str(json.loads(self._runfile.read_text())["url"])
                 return
             if self._process.returncode is not None or time.monotonic() > deadline:
+                await self.kill()
                 raise RuntimeError(f"the server did not start:\n{self.log()[-4000:]}")
             await asyncio.sleep(0.05)
 
