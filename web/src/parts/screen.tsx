@@ -6,7 +6,7 @@ import type { Moved, Range } from '../api/moved';
 import { type Draft, MOST, type Note, usePointing } from '../api/notes';
 import { cropped } from '../api/still';
 import { frameAt } from '../api/timecode';
-import { stored } from './attached';
+import { store } from '../api/uploads';
 import { useKey } from './keys';
 import { Outline, Pointer } from './pointer';
 import { Said } from './said';
@@ -80,7 +80,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     const part = box ? { x: box.x / width, y: box.y / height, width: box.width / width, height: box.height / height } : { x: 0, y: 0, width: 1, height: 1 };
     pointing.notes.add({ ...when, frame, ...told }, async () => {
       const picture = await cropped(await still(time), part);
-      return (await stored(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
+      return (await store(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
     });
   };
   const now = useRef({ show: (_: Note) => {}, point });
