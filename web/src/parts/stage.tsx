@@ -23,8 +23,10 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const { state } = session;
   const [gone, setGone] = useState('');
   const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
-  const wantLive = (wants: boolean) => {
+  const [wasAlone, setWasAlone] = useState(false);
+  const wantLive = (wants: boolean, isAlone = false) => {
     setWantsLive(wants);
+    setWasAlone(isAlone);
     putPlace({ panel: wants ? 'live' : undefined });
   };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
@@ -45,7 +47,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   return (
     <figure className="space-y-2">
       {isLive ? (
-        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={() => wantLive(false)} />
+        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={(isAlone) => wantLive(false, isAlone)} />
       ) : isThere ? (
         <Video
           key={shown.jobId}
@@ -73,6 +75,11 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
                 : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
           </p>
         </div>
+      )}
+      {wasAlone && !isLive && (
+        <p role="status" className="text-sm text-muted">
+          Nobody was here for half an hour: the live page was left, so that its session may sleep.
+        </p>
       )}
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
