@@ -8,6 +8,7 @@ import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
+import { Finder } from './parts/finder';
 import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
 import { Navigation } from './parts/navigation';
@@ -79,6 +80,7 @@ function Studio() {
         </Link>
         <Navigation />
         <span className="flex-1" />
+        <Finder />
         <Keys />
         {login.data?.signedIn && (
           <>

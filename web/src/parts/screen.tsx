@@ -1,5 +1,6 @@
 import { Camera, Grid2x2, Maximize, MousePointerClick } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { useAct } from '../api/acts';
 import { Problem, type Schemas } from '../api/client';
 import type { Picked } from '../api/live';
 import type { Moved, Range } from '../api/moved';
@@ -98,6 +99,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     if (isClear) clear?.(true); // a page that began anew paints its ground again
   }, [begun]);
   useKey('p', canPoint ? point : undefined);
+  useAct(canPoint && 'Point at something', point);
   useKey('n', canPoint ? () => note({}) : undefined);
   useKey('f', fill);
   useKey('s', moved && still && (() => void take()));

@@ -1,5 +1,6 @@
 import { CircleDashed, Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
+import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
@@ -39,6 +40,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
   const now = versions.find(({ current }) => current)?.number;
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
+  useAct(canBeLive && !version && (isLive ? 'Back to the video' : 'See it live'), () => wantLive(!isLive));
   if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
   const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;

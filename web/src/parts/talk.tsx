@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp, Undo2 } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
 import type { Send } from '../screens/session';
@@ -40,6 +41,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     const sent = await (changes ? send('changes', { feedback: words }) : send('messages', { text: words }));
     if (sent) setWords((now) => (now === words ? '' : now)); // what was typed since stays
   };
+  useAct((works || changes || begins) && (changes ? 'Change something' : begins ? 'Say what should move' : 'Say something'), () => field.current?.focus());
   const client = useQueryClient();
   const takingBack = useMutation<unknown, Problem, Spoken>({
     mutationFn: ({ id }) => ask(`/v1/sessions/${session.id}/messages/${id}`, { method: 'DELETE', key: `web-withdraw-${id}` }),
