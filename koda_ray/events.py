@@ -45,6 +45,7 @@ EventType = Literal[
     "todo_update",
     "thinking",
     "message",
+    "message_withdrawn",
     "text_chunk",
     "done",
     "code_chunk",

@@ -20,7 +20,17 @@ from koda_ray.client.transport import escaped_path, parse
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
 from koda_ray.plugins import AgentPlugin, PluginList
-from koda_ray.types import Budget, Model, Note, Phase, RenderOptions, SceneEdit, SessionOptions, SessionPermissions
+from koda_ray.types import (
+    Budget,
+    Model,
+    Note,
+    Phase,
+    RenderOptions,
+    SceneEdit,
+    SessionOptions,
+    SessionPermissions,
+    new_id,
+)
 from koda_ray.wire import (
     Answer,
     ApprovalPage,
@@ -228,6 +238,17 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
         """Say something to the agents; ``notes`` say what is pointed at."""
         said = Message.model_construct(text=text, notes=tuple(notes))
         return await self._command(session_id, "message", said, key)
+
+    async def take_back(self, session_id: str, message_id: str, *, key: str | None = None) -> CommandAccepted:
+        """Take a message back that was sent during the work and that no agent has read; its id is its `command_id`.
+
+        Raises:
+            Conflict: MESSAGE_READ, it was read already.
+            NotFound: MESSAGE_NOT_FOUND, there is no such message.
+        """
+        address = f"{_session(session_id)}/messages/{escaped_path(message_id)}"
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        return parse(CommandAccepted, await self._send("DELETE", address, headers=headers))
 
     async def cancel(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
         """Stop the work under way."""
@@ -495,10 +516,15 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
 
     # assets and health
 
-    async def upload(self, path: Path, *, media_type: str | None = None, session_id: str | None = None) -> AssetView:
+    async def upload(
+        self, path: Path, *, media_type: str | None = None, session_id: str | None = None, key: str | None = None
+    ) -> AssetView:
         """Upload a picture, a film or a sound; name its id when making a session, or give it to one that exists.
 
+        The same ``key`` stores it once, however often this is called.
+
         Raises:
+            Conflict: The key was used for another file.
             InvalidInput: UNSUPPORTED_TYPE, BODY_TOO_LARGE, or the file cannot be read.
             NotFound: There is no such session.
             LimitReached: You have as many files, or as much of them, as you may.
@@ -509,7 +535,8 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
             raise errors.InvalidInput(f"cannot read {path}: {error.strerror or error}") from error
         files = {"file": (path.name, data, media_type or "application/octet-stream")}
         form = {"sessionId": session_id} if session_id else None
-        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, attempts=1))
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, headers=headers))
 
     async def uploads(self, *, limit: int = 50, before: str | None = None) -> OwnAssetPage:
         """List all files that you uploaded, newest first; go on with ``before=page.next`` until that is None."""

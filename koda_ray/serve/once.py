@@ -1,7 +1,8 @@
-"""Links and comments that one idempotency key makes once: what they are called, and what a link's token is.
+"""Links, comments and files that one idempotency key makes once: what they are called, and what a link's token is.
 
 No table holds these keys. A link's id is its session and the key, hashed, and a comment's its link and the key; so two
-requests at once meet at one row. Whoever knows the key can tell the id, and nothing by it: a link's token is made with
+requests at once meet at one row. A file's id sorts by time, as those of a list do, and ends with its user and the key,
+hashed. Whoever knows the key can tell the id, and nothing by it: a link's token is made with
 the server's own key. It is made of the row's time too, so that what was revoked does not come back where its key is
 used again; and of what was asked for, so that for anything else the token is not the one whose hash the row has.
 """
@@ -15,13 +16,26 @@ import json
 from datetime import UTC, datetime
 
 from koda_ray.errors import Conflict
+from koda_ray.state.records import AssetRecord
 from koda_ray.state.rows import key_hash
 from koda_ray.state.shares import ShareComment, ShareRecord
+from koda_ray.types import new_id
 from koda_ray.wire import MakeShare
 
-__all__ = ["check_same_comment", "comment_name", "same_token", "share_name", "share_token"]
+__all__ = [
+    "asset_ending",
+    "asset_name",
+    "check_same_asset",
+    "check_same_comment",
+    "comment_name",
+    "same_token",
+    "share_name",
+    "share_token",
+]
 
 _NAME_CHARS = 32
+_ENDING_CHARS = 15
+"""Random digits at the end of an id: what is before them says when it was made. Source: RFC 9562, section 5.7."""
 
 
 def share_name(session_id: str, key: str) -> str:
@@ -32,6 +46,16 @@ def share_name(session_id: str, key: str) -> str:
 def comment_name(share_id: str, key: str) -> str:
     """Return the id of the comment that a key leaves with a link."""
     return f"cmt_{_named(share_id, 'comment', key)}"
+
+
+def asset_ending(user_id: str, key: str) -> str:
+    """Return how the ids of all files end that a key uploads for a user, of which there is one."""
+    return _named(user_id, "asset", key)[:_ENDING_CHARS]
+
+
+def asset_name(ending: str) -> str:
+    """Return an id for a file that is uploaded now, with the ending of its key."""
+    return new_id("ast")[: -len(ending)] + ending
 
 
 def share_token(signing_key: bytes, share_id: str, made_at: datetime, *, key: str, asked: MakeShare) -> str:
@@ -70,6 +94,16 @@ def check_same_comment(made: ShareComment, wanted: ShareComment, key: str) -> No
     """Raise Conflict where a key had left another comment with the link already."""
     if (made.name, made.text, made.at_s) != (wanted.name, wanted.text, wanted.at_s):
         raise Conflict(f"the idempotency key {key!r} was used for another comment with this link; use a new key")
+
+
+def check_same_asset(made: AssetRecord, wanted: AssetRecord, key: str) -> None:
+    """Raise Conflict where a key had uploaded another file already; it may have been given to a session since."""
+    is_elsewhere = wanted.session_id is not None and wanted.session_id != made.session_id
+    if (made.name, made.sha256) != (wanted.name, wanted.sha256) or is_elsewhere:
+        raise Conflict(
+            f"the idempotency key {key!r} was used for another file ({made.id}); use a new key",
+            context={"asset": made.id},
+        )
 
 
 def _named(scope: str, use: str, key: str) -> str:

@@ -29,8 +29,11 @@ __all__ = ["is_page", "web_router"]
 
 _INDEX = "index.html"
 _HASHED = "page/"
-_PAGES = ("/", "/renders", "/assets", "/c", "/c/{canvas}", "/s/{session_id}", "/s/{session_id}/compare", "/t/{group}")
-_ALONE = ("/", "/renders", "/assets", "/c", "/koda.svg")
+_PAGES = (
+    *("/", "/renders", "/assets", "/usage", "/c", "/c/{canvas}"),
+    *("/s/{session_id}", "/s/{session_id}/compare", "/t/{group}"),
+)
+_ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg")
 _ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")

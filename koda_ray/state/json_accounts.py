@@ -99,18 +99,24 @@ class JsonAccounts:
 
         return await self._database.write(work)
 
-    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
-        """Insert an asset's row; its user and project are made with it."""
+    async def add_asset(
+        self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None, once: str = ""
+    ) -> AssetRecord:
+        """Insert an asset's row; its user and project are made with it; see `Store.add_asset`."""
 
-        def work(change: Transaction) -> None:
+        def work(change: Transaction) -> AssetRecord:
             ensure_project(change, asset.user_id, asset.project_id, asset.project_id)
+            for row in _assets(change.tables, asset.user_id) if once else ():
+                if str(row["id"]).endswith(once) and is_of_seen(change.tables, row):
+                    return decode(AssetRecord, row)
             if change.tables.get("assets", asset.id) is None:
                 change.put("assets", encode(asset))
             sizes = [cast("int", row["size_bytes"]) for row in _assets(change.tables, asset.user_id)]
             if most is not None and most_bytes is not None and (len(sizes) > most or sum(sizes) > most_bytes):
                 raise too_many_assets(most=most, most_bytes=most_bytes, size=sum(sizes))
+            return asset
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
         """Read a session's assets, oldest first."""

@@ -96,21 +96,29 @@ class SqlAccounts:
         statement = statement.values(revoked_at=now())
         return await self._database.write(lambda connection: connection.execute(statement).rowcount) > 0
 
-    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
-        """Insert an asset's row; its user and project are made with it."""
+    async def add_asset(
+        self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None, once: str = ""
+    ) -> AssetRecord:
+        """Insert an asset's row; its user and project are made with it; see `Store.add_asset`."""
         insert = self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing()
         held = select(func.count(), func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == asset.user_id)
 
-        def work(connection: Connection) -> None:
+        ends_so = (_A.user_id == asset.user_id, _A.id.endswith(once, autoescape=True))
+        alike = select(schema.assets).where(*ends_so, _is_seen())
+
+        def work(connection: Connection) -> AssetRecord:
             ensure_project(self._database, connection, asset.user_id, asset.project_id, asset.project_id)
             take_turn(connection, asset.user_id)
+            if once and (there := connection.execute(alike).first()) is not None:
+                return record(AssetRecord, there)
             connection.execute(insert)
             if most is not None and most_bytes is not None:
                 count, size = connection.execute(held).one()
                 if count > most or size > most_bytes:
                     raise too_many_assets(most=most, most_bytes=most_bytes, size=size)
+            return asset
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
         """Read a session's assets, oldest first."""

@@ -501,8 +501,13 @@ class Store(
         ...
 
     # assets
-    async def add_asset(self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None) -> None:
+    async def add_asset(
+        self, asset: AssetRecord, *, most: int | None = None, most_bytes: int | None = None, once: str = ""
+    ) -> AssetRecord:
         """Insert an asset's row; its user and project are made with it.
+
+        Where ``once`` is given, the asset's id ends so: one of its user that ends alike, and that they see, is returned
+        in its place, and nothing is inserted. It holds however many are uploaded at once.
 
         Raises:
             LimitReached: With it, its user would have more than ``most``, or more bytes than ``most_bytes``; nothing

@@ -55,6 +55,7 @@ CommandName = Literal[
     "refuse",
     "permissions",
     "rewind",
+    "withdraw",
     "budget",
 ]
 

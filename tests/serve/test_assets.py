@@ -150,6 +150,28 @@ async def test_an_upload_before_the_session(koda: World, client: KodaClient, tmp
     assert len((await client.sessions()).sessions) == 1
 
 
+async def test_a_key_uploads_a_file_once_though_its_answer_was_lost(
+    koda: World, client: KodaClient, tmp_path: Path
+) -> None:
+    koda.directory.hold = {"analyze"}
+    file, other = tmp_path / "a.png", tmp_path / "b.png"
+    file.write_bytes(picture("PNG"))
+    other.write_bytes(picture("PNG") + b"more")
+    first = await client.upload(file, key="k")
+    assert await client.upload(file, key="k") == first
+    later = await client.upload(file, key="another")
+    assert [each.id for each in (await client.uploads()).assets] == [later.id, first.id]  # as they were made
+    with pytest.raises(Conflict, match=f"'k' was used for another file .{first.id}"):
+        await client.upload(other, key="k")
+    made = await client.create(PROMPT, asset_ids=(first.id,))
+    assert (await client.upload(file, key="k")).session_id == made.session_id  # given away by now
+    mine = [await koda.store.get_asset(each, user_id="local") for each in (first.id, later.id)]
+    prefix = mine[0].key.split("/assets/")[0]
+    assert await koda.storage.list(f"{prefix}/assets") == sorted(each.key for each in mine)
+    await client.remove_upload(later.id)
+    assert (await client.upload(file, key="another")).id != later.id  # what was removed is stored anew
+
+
 async def test_a_repeat_with_an_asset_is_still_a_repeat(koda: World, client: KodaClient, tmp_path: Path) -> None:
     koda.directory.hold = {"analyze"}
     file = tmp_path / "a.png"

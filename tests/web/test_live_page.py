@@ -191,9 +191,11 @@ async def test_the_pages_address_is_renewed_before_it_runs_out(running: LiveWorl
         await page.reload()
         _, inside = await live(running.koda, page)
         before = urlsplit(inside.url).path
-        await page.clock.fast_forward("58:30")
+        for minutes in ("20:00", "20:00", "18:30"):  # somebody is there meanwhile
+            await page.clock.fast_forward(minutes)
+            await page.keyboard.press("Shift")
         assert len(asked) == 1
-        await page.clock.fast_forward("01:00")
+        await page.clock.fast_forward("02:00")
         await reached(lambda: len(asked) == 2)
         async with asyncio.timeout(60):
             while not (renewed := [each for each in shown_in(page) if urlsplit(each.url).path != before]):
@@ -201,6 +203,37 @@ async def test_the_pages_address_is_renewed_before_it_runs_out(running: LiveWorl
         await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
         await page.get_by_role("slider", name="Frame").fill("90")
         await stands_at(page, renewed[0], 90)
+
+
+async def test_a_live_page_keeps_its_session_awake_for_as_long_as_somebody_is_at_it(
+    running: LiveWorld, browser: Browser
+) -> None:
+    """The proxy counts the page's own socket as somebody who looks, and tells the session so again and again."""
+    watchers = running.koda.directory.watchers
+    async with looking(browser, running.koda.url) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/preview") else None)
+        await page.clock.install()
+        await page.reload()
+        session_id, _ = await live(running.koda, page)
+        await reached(lambda: watchers.get(session_id) == 1)
+        for _ in range(3):
+            await page.clock.fast_forward("29:00")
+            await page.mouse.move(200, 300)
+            await page.mouse.move(210, 300)
+        watchers.pop(session_id)
+        await reached(lambda: watchers.get(session_id) == 1)  # told anew
+        await page.clock.fast_forward("30:30")  # nobody is there, though the page is in sight
+        await expect(page.get_by_label("The preview")).to_be_visible()
+        await expect(page.get_by_text("Nobody was here for half an hour")).to_be_visible()
+        await reached(lambda: watchers.get(session_id) == 0)
+        before = len(asked)
+        await page.clock.fast_forward("08:00:00")
+        assert (watchers.get(session_id), len(asked), shown_in(page)) == (0, before, [])
+        await page.get_by_role("button", name="See it live").click()
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+        await expect(page.get_by_text("Nobody was here for half an hour")).to_have_count(0)
+        await reached(lambda: watchers.get(session_id) == 1)
 
 
 async def test_what_a_hostile_page_posts_changes_nothing(running: LiveWorld, browser: Browser) -> None:

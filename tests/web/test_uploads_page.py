@@ -94,6 +94,24 @@ async def test_what_was_not_taken_is_told_wherever_one_is(koda: World, browser: 
         await expect(going).to_have_count(0)
 
 
+async def test_a_file_whose_answer_was_lost_is_stored_once_when_it_is_sent_again(koda: World, browser: Browser) -> None:
+    async with looking(browser, f"{koda.url}/assets") as page:
+
+        async def lost(route: Route) -> None:
+            await route.fetch()
+            await route.abort()
+
+        await page.route("**/v1/assets", lost, times=1)
+        await page.locator("input[type=file]").set_input_files(file("a.png", picture()))
+        going = page.get_by_role("list", name="On their way").get_by_role("listitem")
+        await expect(going.get_by_role("alert")).to_contain_text("The server does not answer")
+        assert len(await koda.store.own_assets("local")) == 1
+        await page.get_by_role("button", name="Send a.png again").click()
+        await expect(going).to_have_count(0)
+        await expect(cards(page)).to_have_count(1)
+    assert [asset.name for asset in await koda.store.own_assets("local")] == ["a.png"]
+
+
 async def test_whoever_closes_the_page_is_asked_while_files_are_on_their_way(koda: World, browser: Browser) -> None:
     async with looking(browser, f"{koda.url}/assets") as page, held(page):
         await page.get_by_role("heading", name="Assets").click()  # a page that nobody did anything on asks nothing

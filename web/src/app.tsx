@@ -8,6 +8,7 @@ import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
+import { Finder } from './parts/finder';
 import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
 import { Navigation } from './parts/navigation';
@@ -27,6 +28,7 @@ const Watch = lazy(() => import('./screens/watch').then((module) => ({ default: 
 const Embed = lazy(() => import('./screens/watch').then((module) => ({ default: module.Embed })));
 const Canvas = lazy(() => import('./screens/canvas').then((module) => ({ default: module.Canvas })));
 const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
+const Usage = lazy(() => import('./screens/usage').then((module) => ({ default: module.Usage })));
 
 /** What somebody was sent is for whoever has its address; everything else is one's own, and in no other page's frame. */
 export function App() {
@@ -78,6 +80,7 @@ function Studio() {
         </Link>
         <Navigation />
         <span className="flex-1" />
+        <Finder />
         <Keys />
         {login.data?.signedIn && (
           <>
@@ -101,6 +104,7 @@ function Studio() {
             <Route path="/" component={Home} />
             <Route path="/renders" component={Renders} />
             <Route path="/assets" component={Assets} />
+            <Route path="/usage" component={Usage} />
             <Route path="/c/:id?">{({ id }) => <Canvas id={id} />}</Route>
             <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
             <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>

@@ -14,16 +14,17 @@ from fastapi import Path as InPath
 from koda_ray.actors.removal import remove_asset
 from koda_ray.cancellation import finish
 from koda_ray.errors import LimitReached
-from koda_ray.serve.context import Deps, OwnSession, User, background_of
+from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.listing import titles_of
 from koda_ray.serve.media import REDIRECTED, Representation, ascii_name, blob_response
+from koda_ray.serve.once import asset_ending, asset_name, check_same_asset
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import may_store
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.uploads import SNIFF_BYTES, TYPES, check_type, clean_name
 from koda_ray.state.keys import asset_key
 from koda_ray.state.records import AssetRecord
-from koda_ray.types import new_id, now
+from koda_ray.types import now
 from koda_ray.wire import AssetPage, AssetView, OwnAssetPage
 
 __all__ = ["router"]
@@ -46,7 +47,7 @@ OwnAsset = Annotated[AssetRecord, Depends(_own_asset)]
     operation_id="uploadAsset",
     summary="Upload a picture, a film or a sound",
     status_code=201,
-    responses=responses(401, 404, 413, 415, 422, 429),
+    responses=responses(401, 404, 409, 413, 415, 422, 429),
 )
 async def upload_asset(
     file: Annotated[
@@ -54,6 +55,7 @@ async def upload_asset(
     ],
     user: User,
     deps: Deps,
+    once: IdempotencyKey,
     session_id: Annotated[
         str | None, Form(alias="sessionId", max_length=64, description="Give it to a session")
     ] = None,
@@ -61,7 +63,10 @@ async def upload_asset(
         str | None, Form(alias="projectId", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Else your own project")
     ] = None,
 ) -> AssetView:
-    """Store a file. Name its id in `assetIds` when making a session, or send `sessionId` for one that exists."""
+    """Store a file. Name its id in `assetIds` when making a session, or send `sessionId` for one that exists.
+
+    Repeated with the same `Idempotency-Key`, it is stored once, and answered as the first time while it is there.
+    """
     await may_store(deps, user)
     head = await file.read(SNIFF_BYTES)
     media_type = check_type(head, name=file.filename or "the file", declared=file.content_type)
@@ -70,7 +75,8 @@ async def upload_asset(
         project = (await deps.store.get_session(session_id, user_id=user)).project_id
     await deps.store.ensure_user(user)
     await deps.store.ensure_project(user, project, project)
-    asset_id = new_id("ast")
+    ending = asset_ending(user, once)
+    asset_id = asset_name(ending)
     name = clean_name(file.filename, media_type)
     key = asset_key(user, project, asset_id, name)
     size, digest = await asyncio.to_thread(_look, file)
@@ -90,11 +96,16 @@ async def upload_asset(
     )
     limits = deps.settings
     try:
-        await deps.store.add_asset(record, most=limits.user_assets, most_bytes=limits.user_asset_mb << 20)
+        stored = await deps.store.add_asset(
+            record, most=limits.user_assets, most_bytes=limits.user_asset_mb << 20, once=ending
+        )
     except LimitReached:
         await deps.storage.delete(key)
         raise
-    return _view(record)
+    if stored.id != record.id:
+        await deps.storage.delete(key)
+        check_same_asset(stored, record, once)
+    return _view(stored)
 
 
 @router.get(

@@ -395,7 +395,7 @@ class ShareConformance:
         made = await asyncio.gather(
             *(stores[index % 2].add_asset(asset, **limits) for index, asset in enumerate(many)), return_exceptions=True
         )
-        refused = [each for each in made if each is not None]
+        refused = [each for each in made if isinstance(each, BaseException)]
         assert len(refused) == 2 and all(isinstance(each, LimitReached) for each in refused)
         kept = await stores[0].own_assets("ann")
         assert len(kept) == 4
@@ -403,6 +403,25 @@ class ShareConformance:
         with pytest.raises(LimitReached, match=r"MB of uploaded files.*KODA_USER_ASSET_MB"):
             await stores[0].add_asset(records.asset(), most=9, most_bytes=4 * 123 + 1)
         await stores[0].add_asset(records.asset("bob"), most=1, most_bytes=123)
+
+    @pytest.mark.quick
+    async def test_an_asset_is_stored_once_where_its_id_ends_alike_whoever_is_at_it(self, connect: Connect) -> None:
+        stores = [await connect(), await connect()]
+        many = [dataclasses.replace(records.asset(), id=f"{new_id('ast')[:-8]}5_%aaaaa") for _ in range(6)]
+        limits = {"most": 1, "most_bytes": 10_000}
+        made = await asyncio.gather(
+            *(stores[index % 2].add_asset(each, **limits, once="5_%aaaaa") for index, each in enumerate(many))
+        )
+        assert len({each.id for each in made}) == 1
+        assert await stores[0].own_assets("ann") == [made[0]]
+        others = [
+            dataclasses.replace(records.asset(), id=f"{new_id('ast')[:-8]}5xyaaaaa"),
+            dataclasses.replace(records.asset("bob"), id=f"{new_id('ast')[:-8]}5_%aaaaa"),
+        ]
+        for other in others:
+            assert await stores[0].add_asset(other, once=other.id[-8:]) == other
+        await stores[0].remove_asset(made[0].id, user_id="ann")
+        assert await stores[1].add_asset(many[-1], once="5_%aaaaa") == many[-1]
 
     async def test_an_asset_that_no_session_has_is_removed(self, store: Store) -> None:
         mine = await active_session(store)

@@ -2,7 +2,7 @@
 import { ask, commandKey, Problem } from '../../node/src/http';
 import type { components } from './schema';
 
-export { ask, newKey, Problem, problemOf } from '../../node/src/http';
+export { ask, newKey, Problem } from '../../node/src/http';
 
 export type Schemas = components['schemas'];
 export type SessionView = Schemas['SessionView'];

@@ -43,7 +43,11 @@ const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' }
 export class Composing {
   asked = NOTHING;
   files: readonly Attached[] = [];
-  seen = { ...this.asked, files: this.files };
+  /** Why it was not begun, until it is sent again. */
+  problem: Problem | undefined;
+  /** Whether somebody was elsewhere when that was said, and has not seen it yet. */
+  isUntold = false;
+  seen = this.look();
   private readonly attempt = new Attempt();
   /** Files that were refused when it was sent: it goes without them. */
   private without: readonly number[] = [];
@@ -114,13 +118,20 @@ export class Composing {
     const key = this.attempt.keyOf(body);
     this.without = this.files.filter(({ key, id }) => id === undefined && this.isRefused(key)).map(({ key }) => key);
     this.keep();
+    this.say(undefined);
     return key;
   }
 
-  /** Tell of a problem with it. */
-  failed(problem: Problem): void {
+  /** Tell of a problem with it, wherever somebody is by then. */
+  failed(problem: Problem, isElsewhere = false): void {
     this.attempt.ended(problem);
     this.keep();
+    this.say(problem, isElsewhere);
+  }
+
+  /** Somebody knows why it was not begun. */
+  told(): void {
+    if (this.isUntold) this.say(this.problem);
   }
 
   /** It was made: what went along is another's now, and what was typed or brought since stays. */
@@ -139,6 +150,8 @@ export class Composing {
     this.attempt.ended();
     this.asked = NOTHING;
     this.files = [];
+    this.problem = undefined;
+    this.isUntold = false;
     this.restore();
   }
 
@@ -157,9 +170,19 @@ export class Composing {
     this.kept.put({ ...this.asked, files, sent: this.attempt.sent });
   }
 
+  private say(problem: Problem | undefined, isUntold = false): void {
+    this.problem = problem;
+    this.isUntold = isUntold;
+    this.show();
+  }
+
+  private look() {
+    return { ...this.asked, files: this.files, problem: this.problem, isUntold: this.isUntold };
+  }
+
   private show(files = this.files): void {
     this.files = files;
-    this.seen = { ...this.asked, files };
+    this.seen = this.look();
     for (const told of [...this.watchers]) told();
   }
 }

@@ -6,6 +6,7 @@ interface Going {
   file: File;
   told: (sent: number) => void;
   signal: AbortSignal;
+  once: string;
   done: (asset: Schemas['AssetView']) => void;
   fail: (error: Error) => void;
 }
@@ -16,7 +17,7 @@ function begun() {
   const stored: string[] = [];
   const page = { at: '/assets' };
   const uploads = new Uploads(
-    (file, told, signal) => new Promise((done, fail) => going.push({ file, told, signal, done, fail })),
+    (file, told, signal, once) => new Promise((done, fail) => going.push({ file, told, signal, once, done, fail })),
     () => page.at,
   );
   const ended: Ended[] = [];
@@ -59,6 +60,7 @@ test('one that is not taken says why, and is sent again when that is wanted', as
   uploads.again(key);
   uploads.again(key); // once
   expect(going.length).toBe(2);
+  expect(going[1]?.once).toBe(going[0]?.once); // it may have been stored, and only the answer been lost
   expect(uploads.list[0]).toMatchObject({ state: 'goes', sent: 0, said: undefined });
   going[1]?.done(asset('ast_a'));
   await settled();

@@ -5,7 +5,7 @@
  * what was not taken wherever they are by then. A request of `XMLHttpRequest`, since `fetch` does not tell how much was sent.
  */
 import { useMemo, useSyncExternalStore } from 'react';
-import { Problem, type Schemas } from './client';
+import { newKey, Problem, type Schemas } from './client';
 import { atChange } from './owner';
 
 type Asset = Schemas['AssetView'];
@@ -41,10 +41,12 @@ export interface Ended {
   isElsewhere: boolean;
 }
 
-type Send = (file: File, told: (sent: number) => void, signal: AbortSignal) => Promise<Asset>;
+/** Sends a file under a key: sent again under it, it is stored once. */
+type Send = (file: File, told: (sent: number) => void, signal: AbortSignal, once: string) => Promise<Asset>;
 
 interface Held {
   file: File;
+  once: string;
   stop: AbortController;
   stored: (asset: Asset) => void;
 }
@@ -85,7 +87,7 @@ export class Uploads {
     const added: Upload[] = [];
     for (const file of files) {
       const key = this.next++;
-      this.held.set(key, { file, stop: new AbortController(), stored });
+      this.held.set(key, { file, once: newKey(), stop: new AbortController(), stored });
       added.push({ key, name: file.name, size: file.size, sent: 0, state: 'waits', at, ...(into === undefined ? {} : { into }) });
     }
     this.say([...this.list, ...added]);
@@ -146,7 +148,7 @@ export class Uploads {
     const { signal } = held.stop;
     this.put(key, { state: 'goes' });
     try {
-      const asset = await this.send(held.file, (sent) => signal.aborted || this.put(key, { sent }), signal);
+      const asset = await this.send(held.file, (sent) => signal.aborted || this.put(key, { sent }), signal, held.once);
       if (signal.aborted) return;
       held.stored(asset);
       this.end(key, asset);
@@ -211,12 +213,18 @@ export function filesOf(given: Pick<DataTransfer, 'files' | 'types'> | null): Fi
   return given?.types.includes('Files') ? [...given.files] : [];
 }
 
-export function sendFile(file: File, told: (sent: number) => void, signal: AbortSignal): Promise<Asset> {
+/** Store a file of which nobody is told how far it is. */
+export function store(file: File): Promise<Asset> {
+  return sendFile(file, () => undefined, new AbortController().signal, newKey());
+}
+
+export function sendFile(file: File, told: (sent: number) => void, signal: AbortSignal, once: string): Promise<Asset> {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
     const body = new FormData();
     body.append('file', file);
     request.open('POST', '/v1/assets');
+    request.setRequestHeader('Idempotency-Key', once);
     request.responseType = 'json';
     request.upload.onprogress = ({ loaded, total }) => told(total ? loaded / total : 0);
     request.onload = () => {

@@ -1,6 +1,6 @@
 import { Paperclip, RotateCcw, X } from 'lucide-react';
 import { useEffect, useRef } from 'react';
-import { ask, Problem, problemOf, type Schemas } from '../api/client';
+import { ask, type Schemas } from '../api/client';
 import { type Attached, composing } from '../api/composing';
 import { type Upload, uploads } from '../api/uploads';
 
@@ -19,16 +19,6 @@ export function useNamed() {
       isOpen = false;
     };
   }, []);
-}
-
-export async function stored(file: File): Promise<Schemas['AssetView']> {
-  const body = new FormData();
-  body.append('file', file);
-  const response = await fetch('/v1/assets', { method: 'POST', credentials: 'same-origin', body }).catch(() => {
-    throw new Problem(0, 'UNREACHABLE', 'The server does not answer. Add it again in a moment.');
-  });
-  if (!response.ok) throw await problemOf(response);
-  return (await response.json()) as Schemas['AssetView'];
 }
 
 export function Attach() {

@@ -21,7 +21,7 @@ const EXAMPLES = [
 
 /** Where an animation begins: a sentence, how long, which shape, and files to make it with. */
 export function Composer() {
-  const { prompt, duration, aspect, fps, takes, files } = useComposing();
+  const { prompt, duration, aspect, fps, takes, files, problem } = useComposing();
   const going = useUploads('/');
   const isBusy = files.some((each) => isOnItsWay(each, going));
   const [isOver, setOver] = useState(false);
@@ -47,7 +47,7 @@ export function Composer() {
       void client.invalidateQueries({ queryKey: ['sessions'] });
       if (isHere.current) go(place); // whoever looks at something else by now stays there
     },
-    onError: (problem) => composing.failed(problem),
+    onError: (problem) => composing.failed(problem, window.location.pathname !== '/'),
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();
@@ -87,8 +87,8 @@ export function Composer() {
           onChange={(event) => composing.put({ prompt: event.target.value })}
           onKeyDown={keys}
           onPaste={pasted}
-          aria-invalid={making.isError}
-          aria-describedby={making.isError ? 'prompt-said' : undefined}
+          aria-invalid={problem !== undefined}
+          aria-describedby={problem && 'prompt-said'}
         />
         <Files files={files} going={going} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
@@ -112,7 +112,7 @@ export function Composer() {
         </div>
       </div>
       <div className="mt-3">
-        <Said problem={making.error} id="prompt-said" />
+        <Said problem={problem} id="prompt-said" />
       </div>
       <ul className="mt-4 flex flex-wrap justify-center gap-2" aria-label="Examples">
         {EXAMPLES.map((each) => (

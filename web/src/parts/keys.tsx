@@ -1,5 +1,6 @@
 import { Keyboard } from 'lucide-react';
 import { type RefObject, useEffect, useRef, useState } from 'react';
+import { useAct } from '../api/acts';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { notices } from './news';
@@ -33,6 +34,7 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
       ['D', 'Download the video'],
       ['F2 Del', 'Rename, delete the animation one is at'],
       ['Enter C Del', 'On a canvas: choose, connect, remove'],
+      ['Ctrl K', 'Find a place, an animation, something to do'],
       ['Ctrl Z', 'Undo that something was deleted'],
       ['Esc', 'Leave what you are in'],
       ['?', 'This list'],
@@ -108,6 +110,7 @@ export function Key({ name }: { name: string }) {
 export function Keys() {
   const [isOpen, setOpen] = useState(false);
   useKey('?', isOpen ? undefined : () => setOpen(true));
+  useAct('List the keys', () => setOpen(true));
   return (
     <>
       <Button kind="quiet" className="max-sm:hidden" onClick={() => setOpen(true)}>

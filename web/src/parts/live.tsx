@@ -7,6 +7,8 @@ import { Said } from './said';
 import { Screen } from './screen';
 
 const UNSEEN_MS = 60_000;
+const UNATTENDED_MS = 30 * 60_000;
+const SIGNS = ['pointermove', 'pointerdown', 'wheel', 'keydown', 'touchmove'] as const;
 
 type Scenes = Schemas['Plan']['scenes'];
 
@@ -15,7 +17,8 @@ interface Shown {
   wide: number;
   scenes: Scenes;
   tools: ReactNode;
-  leave: () => void;
+  /** Called where somebody leaves it, and where nobody is at it any more. */
+  leave: (isAlone?: boolean) => void;
 }
 
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
@@ -45,7 +48,7 @@ function Linked({ source, leave, ...page }: Shown & Source) {
         <Said problem={link.error} />
         <div className="flex gap-2">
           <Button onClick={() => void link.refetch()}>Try again</Button>
-          <Button kind="quiet" onClick={leave}>
+          <Button kind="quiet" onClick={() => leave()}>
             Leave it
           </Button>
         </div>
@@ -123,8 +126,11 @@ async function pictured(sessionId: string, at: number): Promise<Blob> {
   return ask<Blob>(url, { as: 'blob' });
 }
 
-/** A page that nobody sees must not keep a session awake: after a minute out of sight it is left. Says whether it was ever seen. */
-function useUnseen(leave: () => void): boolean {
+/**
+ * A live page keeps its session awake, so one that nobody sees is left: after a minute out of sight, and after half an hour in
+ * which nobody touched anything. Says whether it was ever seen.
+ */
+function useUnseen(leave: (isAlone?: boolean) => void): boolean {
   const [wasSeen, setSeen] = useState(() => !document.hidden);
   const now = useRef(leave);
   now.current = leave;
@@ -140,6 +146,24 @@ function useUnseen(leave: () => void): boolean {
     return () => {
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', changed);
+    };
+  }, []);
+  useEffect(() => {
+    let last = Date.now();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      const left = UNATTENDED_MS - (Date.now() - last);
+      if (left > 0) timer = setTimeout(look, left);
+      else now.current(true);
+    };
+    look();
+    const touched = () => {
+      last = Date.now();
+    };
+    for (const sign of SIGNS) document.addEventListener(sign, touched, { passive: true, capture: true });
+    return () => {
+      clearTimeout(timer);
+      for (const sign of SIGNS) document.removeEventListener(sign, touched, { capture: true });
     };
   }, []);
   return wasSeen;

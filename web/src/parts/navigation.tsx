@@ -1,13 +1,18 @@
+import { Gauge } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
 import { isUnderWay, sentOf, type Upload, uploads } from '../api/uploads';
 
-const PLACES: [path: string, words: string, below: readonly string[]][] = [
+/** Where one can go from everywhere, and what lies below each. */
+export const PLACES: [path: string, words: string, below: readonly string[]][] = [
   ['/', 'Sessions', ['/s/', '/t/']],
   ['/c', 'Canvas', ['/c/']],
   ['/renders', 'Renders', []],
   ['/assets', 'Assets', []],
+  ['/usage', 'Usage', []],
 ];
+/** What a phone has room for as a sign alone. */
+const SIGNS: Partial<Record<string, typeof Gauge>> = { '/usage': Gauge };
 
 /** Where one can go from everywhere; what one is at, or below, is marked. */
 export function Navigation() {
@@ -19,15 +24,17 @@ export function Navigation() {
       <ul className="flex flex-wrap items-center sm:gap-1">
         {PLACES.map(([place, words, below]) => {
           const current = path === place ? 'page' : below.some((each) => path.startsWith(each)) ? 'true' : undefined;
+          const Sign = SIGNS[place];
           const going = away.filter(({ at }) => at === place || below.some((each) => at.startsWith(each)));
           return (
             <li key={place} className="relative">
               <Link
                 href={place}
                 aria-current={current}
-                className="inline-flex min-h-9 items-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-3"
+                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-3"
               >
-                {words}
+                {Sign && <Sign aria-hidden className="size-4 sm:hidden" />}
+                <span className={Sign && 'max-sm:sr-only'}>{words}</span>
               </Link>
               {going.length > 0 && <Going uploads={going} to={words} />}
             </li>

@@ -1,5 +1,6 @@
 import { ArrowDown, ArrowUp, MessageSquarePlus, Pencil, X } from 'lucide-react';
 import { type FormEvent, useId, useState } from 'react';
+import { useAct } from '../api/acts';
 import type { Schemas } from '../api/client';
 import { useKept } from '../api/kept';
 import type { Send } from '../screens/session';
@@ -72,6 +73,7 @@ function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: 
   const said = plan.scenes.filter(({ number }) => comments[number]?.trim());
   const accept = () => void send('accept');
   useKey('Enter', busy || said.length > 0 ? undefined : accept);
+  useAct(!busy && said.length === 0 && 'Make this', accept);
   const ask = async (event: FormEvent) => {
     event.preventDefault();
     const lines = said.map(({ number, title }) => `Scene ${number} (${title}): ${comments[number]?.trim()}`);

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { useAct } from '../api/acts';
 import type { Schemas, SessionView } from '../api/client';
 import type { Send } from '../screens/session';
 import { Button } from './button';
@@ -18,7 +19,9 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
   const usual: Options = { ...USUAL, ...session.state.render };
   const [chosen, setChosen] = useState(usual);
   const same = (Object.keys(usual) as (keyof Options)[]).every((name) => chosen[name] === usual[name]);
+  const named = `${chosen.resolution === '4k' ? '4K' : chosen.resolution} at ${chosen.fps} fps`;
   const render = () => void (same && !again ? send('accept') : send('render', chosen));
+  useAct(!busy && `Render ${named}`, render);
   const choice = <K extends keyof Options>(name: K) => (
     <select
       key={name}
@@ -41,7 +44,7 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
     <div className="space-y-3">
       <div className="flex flex-wrap gap-2">{(['resolution', 'fps', 'format'] as const).map((name) => choice(name))}</div>
       <Button kind={again ? 'plain' : 'main'} onClick={render} disabled={busy}>
-        Render {chosen.resolution === '4k' ? '4K' : chosen.resolution} at {chosen.fps} fps
+        Render {named}
       </Button>
     </div>
   );

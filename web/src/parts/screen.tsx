@@ -1,12 +1,13 @@
 import { Camera, Grid2x2, Maximize, MousePointerClick } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { useAct } from '../api/acts';
 import { Problem, type Schemas } from '../api/client';
 import type { Picked } from '../api/live';
 import type { Moved, Range } from '../api/moved';
 import { type Draft, MOST, type Note, usePointing } from '../api/notes';
 import { cropped } from '../api/still';
 import { frameAt } from '../api/timecode';
-import { stored } from './attached';
+import { store } from '../api/uploads';
 import { useKey } from './keys';
 import { Outline, Pointer } from './pointer';
 import { Said } from './said';
@@ -80,7 +81,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     const part = box ? { x: box.x / width, y: box.y / height, width: box.width / width, height: box.height / height } : { x: 0, y: 0, width: 1, height: 1 };
     pointing.notes.add({ ...when, frame, ...told }, async () => {
       const picture = await cropped(await still(time), part);
-      return (await stored(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
+      return (await store(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
     });
   };
   const now = useRef({ show: (_: Note) => {}, point });
@@ -98,6 +99,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     if (isClear) clear?.(true); // a page that began anew paints its ground again
   }, [begun]);
   useKey('p', canPoint ? point : undefined);
+  useAct(canPoint && 'Point at something', point);
   useKey('n', canPoint ? () => note({}) : undefined);
   useKey('f', fill);
   useKey('s', moved && still && (() => void take()));

@@ -1,11 +1,13 @@
 import { Link2 } from 'lucide-react';
 import { useState } from 'react';
+import { useAct } from '../api/acts';
 import { Button } from './button';
 import { Shares } from './shares';
 
 /** Links to a video: of one job, or else of what the session shows. */
-export function Share({ sessionId, job }: { sessionId: string; job: string | undefined }) {
+export function Share({ sessionId, job, what = 'the video' }: { sessionId: string; job: string | undefined; what?: string }) {
   const [isOpen, setOpen] = useState(false);
+  useAct(`Share ${what}`, () => setOpen(true));
   return (
     <>
       <Button kind="quiet" onClick={() => setOpen(true)} title="A link with which others see this video">

@@ -1,5 +1,6 @@
 import { CircleDashed, Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
+import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
@@ -23,8 +24,10 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const { state } = session;
   const [gone, setGone] = useState('');
   const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
-  const wantLive = (wants: boolean) => {
+  const [wasAlone, setWasAlone] = useState(false);
+  const wantLive = (wants: boolean, isAlone = false) => {
     setWantsLive(wants);
+    setWasAlone(isAlone);
     putPlace({ panel: wants ? 'live' : undefined });
   };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
@@ -37,6 +40,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isOld = Boolean(shown) && !final && state.phase === 'executing';
   const now = versions.find(({ current }) => current)?.number;
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
+  useAct(canBeLive && !version && (isLive ? 'Back to the video' : 'See it live'), () => wantLive(!isLive));
   if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
   const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
@@ -45,7 +49,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   return (
     <figure className="space-y-2">
       {isLive ? (
-        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={() => wantLive(false)} />
+        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={(isAlone) => wantLive(false, isAlone)} />
       ) : isThere ? (
         <Video
           key={shown.jobId}
@@ -73,6 +77,11 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
                 : (state.owes && thinking) || 'The picture comes here as soon as there is one.'}
           </p>
         </div>
+      )}
+      {wasAlone && !isLive && (
+        <p role="status" className="text-sm text-muted">
+          Nobody was here for half an hour: the live page was left, so that its session may sleep.
+        </p>
       )}
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>

@@ -1,5 +1,6 @@
 import { Pencil, Pin } from 'lucide-react';
 import type { FormEvent, ReactNode } from 'react';
+import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
@@ -17,6 +18,7 @@ export function Title({ session, children }: { session: SessionView; children?: 
   const [draft, setDraft, pencil] = useDraft();
   const label = useLabel(session.id);
   const title = titleOf(session);
+  useAct(draft === undefined && 'Change the title', () => setDraft(session.title ?? ''));
   const leave = () => {
     setDraft(undefined);
     label.reset();

@@ -2,8 +2,9 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Undo2, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
+import { composing, useComposing } from '../api/composing';
 import { canUndo, type Deletion, deletions, useDeleted } from '../api/deleted';
-import { type Upload, uploads } from '../api/uploads';
+import { uploads } from '../api/uploads';
 import { Button } from './button';
 import { focusOn } from './card';
 import { Key, TYPED_INTO } from './keys';
@@ -16,14 +17,18 @@ const ACT = 'inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 fo
 
 /**
  * What happened that is not on the screen: what was just deleted, with the way back, which stays while somebody is at it, by
- * pointer or by keyboard; and files that were not taken while one was elsewhere.
+ * pointer or by keyboard; and what was not taken while one was elsewhere: files, or the prompt that one had sent.
  */
 export function Toasts() {
   const shown = useDeleted();
   const untold = useSyncExternalStore(uploads.watch, () => uploads.list).filter(({ isUntold }) => isUntold);
   const said = useSaid();
+  const { prompt, problem, isUntold } = useComposing();
   const [path] = useLocation();
-  useEffect(() => uploads.told(path), [path]);
+  useEffect(() => {
+    uploads.told(path);
+    if (path === '/') composing.told();
+  }, [path]);
   const client = useQueryClient();
   const region = useRef<HTMLElement>(null);
   const [isHeld, setHeld] = useState(false);
@@ -61,9 +66,12 @@ export function Toasts() {
         {said}
       </p>
       <div className="toasts pointer-events-none fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2 *:pointer-events-auto">
+        <section aria-label="Not begun" hidden={!isUntold} className="space-y-2">
+          {isUntold && problem && <Untold name={prompt} said={problem.message} at="/" leave={() => composing.told()} />}
+        </section>
         <section aria-label="Not stored" hidden={untold.length === 0} className="space-y-2">
-          {untold.map((each) => (
-            <Untold key={each.key} upload={each} />
+          {untold.map(({ key, name, said = '', at }) => (
+            <Untold key={key} name={name} said={said} at={at} leave={() => uploads.told(key)} />
           ))}
         </section>
         <section
@@ -94,10 +102,10 @@ function useSaid(): string {
   return said;
 }
 
-function Untold({ upload: { key, name, said, at } }: { upload: Upload }) {
-  const leave = () => uploads.told(key);
+/** Something that was not taken, why, and the way to where it is kept. */
+function Untold({ name, said, at, leave }: { name: string; said: string; at: string; leave: () => void }) {
   return (
-    <div className={TOAST} onKeyDown={({ key: pressed }) => pressed === 'Escape' && leave()}>
+    <div className={TOAST} onKeyDown={({ key }) => key === 'Escape' && leave()}>
       <div className={LINE}>
         <p role="alert" className="min-w-0 flex-1 py-1.5 wrap-anywhere">
           {short(name)}: {said}

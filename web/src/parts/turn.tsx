@@ -1,5 +1,6 @@
 import { Check, Circle, CircleDashed, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
@@ -38,6 +39,8 @@ function Work({ session, progress, thinking, send, busy }: Props) {
   const todos = state.execution?.todos ?? [];
   const since = useSeconds(state.owedSince ?? session.createdAt);
   const isRendering = progress !== undefined && progress.percent < 100;
+  const stop = () => void send('cancel');
+  useAct(!busy && 'Stop', stop);
   return (
     <section className="card space-y-4 p-5" aria-labelledby="work">
       <div className="flex items-baseline justify-between gap-3">
@@ -92,7 +95,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
         </div>
       )}
       {state.execution && state.execution.files.length > 0 && <Written sessionId={session.id} paths={state.execution.files} />}
-      <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
+      <Button onClick={stop} disabled={busy} title="What is there is kept">
         <Square aria-hidden className="size-4" /> Stop
       </Button>
     </section>
@@ -231,7 +234,9 @@ function Preview({ session, send, busy }: Props) {
 function Result({ session, send, busy }: Props) {
   const { output, execution } = session.state;
   const link = useRef<HTMLAnchorElement>(null);
-  useKey('d', () => link.current?.click());
+  const download = () => link.current?.click();
+  useKey('d', download);
+  useAct('Download the video', download);
   if (!output) return null;
   const files = execution?.files ?? [];
   const size = output.fileSize ? bytes(output.fileSize) : '';

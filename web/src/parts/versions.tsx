@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { Columns2, GitFork, History, Star, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
+import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
 import { beside, isRestored, lines, useVersionLabel } from '../api/versions';
 import type { Send } from '../screens/session';
@@ -45,6 +46,7 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   const compared = one && other && `/s/${session.id}/compare?a=${one.id}&b=${other.id}`;
   const [, go] = useLocation();
   useKey('c', compared ? () => go(compared) : undefined);
+  useAct(compared && 'Compare two versions', () => compared && go(compared));
   const isOnly = versions.length === 1;
   if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return null;
   const restore = async (version: VersionView) => {
@@ -204,7 +206,7 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
         <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
           <GitFork aria-hidden className="size-4" /> Go another way from here
         </Button>
-        <Share sessionId={session.id} job={version.jobId} />
+        <Share sessionId={session.id} job={version.jobId} what={`version ${version.number}`} />
       </div>
       <Differs sessionId={session.id} version={version} />
     </div>
