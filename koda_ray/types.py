@@ -10,12 +10,13 @@ import os
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal, Self, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from koda_ray.clock import CLOCK
+from koda_ray.video_formats import why_not
 
 __all__ = [
     "MAX_DURATION_S",
@@ -30,6 +31,7 @@ __all__ = [
     "Budget",
     "ErrorInfo",
     "Execution",
+    "FinalFormat",
     "IdPrefix",
     "Model",
     "NodeState",
@@ -99,6 +101,7 @@ MAX_NOTES = 12
 """So many notes are sent together, of so many characters each."""
 MAX_NOTE_CHARS = 2_000
 MIN_SCENE_S = 1.5
+_GIF_FPS = 30
 
 _last_stamp = 0
 
@@ -235,12 +238,35 @@ class SessionOptions(Model):
     take: int | None = Field(default=None, ge=1, le=MAX_TAKES)
 
 
+FinalFormat = Literal["mp4", "webm", "mov", "gif"]
+"""What a session's final video may be: H.264, VP9, ProRes 4444 or GIF."""
+
+
 class RenderOptions(Model):
-    """What the final video should be."""
+    """What the final video should be; a gif has 30 frames a second where none are named.
+
+    ``transparent`` leaves what the page leaves transparent so, which mp4 has no place for. It is written only where it
+    is so: whoever knows nothing of it has no use for it.
+    """
 
     resolution: Literal["720p", "1080p", "4k"] = "1080p"
     fps: Literal[30, 60] = 60
-    format: Literal["mp4", "webm"] = "mp4"
+    format: FinalFormat = "mp4"
+    transparent: bool = Field(default=False, exclude_if=lambda transparent: not transparent)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _slow_gif(cls, data: object) -> object:
+        if isinstance(data, dict) and cast("Mapping[str, object]", data).get("format") == "gif":
+            return {"fps": _GIF_FPS, **cast("Mapping[str, object]", data)}
+        return cast("object", data)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        why = why_not(self.format, fps=self.fps, alpha=self.transparent, offered=get_args(FinalFormat))
+        if why is not None:
+            raise ValueError(why)
+        return self
 
 
 class PermissionRule(Model):

@@ -16,7 +16,7 @@ from koda_ray.commands import Command
 from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
 from koda_ray.state.records import JobRecord
-from koda_ray.types import NodeState
+from koda_ray.types import NodeState, RenderOptions
 from tests.serve.scripted import CODE, VIDEO
 from tests.serve.test_sessions import until
 from tests.serve.world import World, free_port, reached
@@ -72,14 +72,17 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     assert (await shell("say", session_id, "make the ball red")).status == 0
     await until(client, session_id, "preview")
     assert (await client.session(session_id)).state.feedback[-1] == "make the ball red"
-    assert (await shell("final", session_id, "--resolution", "4k", "--format", "webm")).status == 0
+    assert (await shell("final", session_id, "--resolution", "4k", "--format", "mov", "--transparent")).status == 0
     await until(client, session_id, "complete")
     shown = await shell("show", session_id)
     assert "complete" in shown.out and "make the ball red" in shown.out and "Drop in" in shown.out
     assert f"koda save {session_id}" in shown.out
     assert json.loads((await shell("show", session_id, "--json")).out)["state"]["output"]["resolution"] == "4k"
     watched = await shell("watch", session_id, "--out", "later")
-    assert watched.status == 0 and (shell.folder / "later/video.webm").exists()
+    assert watched.status == 0 and (shell.folder / "later/video.mov").exists()
+    assert (await client.session(session_id)).state.render == RenderOptions(
+        resolution="4k", format="mov", transparent=True
+    )
     assert (await shell("watch", session_id, "--look")).status == 0
     assert not (shell.folder / "out").exists()
     listed = await shell("list")
@@ -87,6 +90,16 @@ async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient)
     deleted = await shell("delete", session_id)
     assert deleted.status == 0 and deleted.out == f"deleted {session_id}\n"
     assert (await shell("show", session_id)).status == Exit.NOT_FOUND
+
+
+async def test_a_format_that_there_is_not_is_refused_before_anybody_is_asked(shell: Shell) -> None:
+    for words, says in (
+        (("--transparent",), "mp4 cannot be transparent: choose webm, mov or gif"),
+        (("--format", "gif", "--fps", "60"), "fps 60: a gif counts in hundredths"),
+        (("--format", "avi"), "none of mp4, webm, mov, gif"),
+    ):
+        refused = await shell("final", "ses_1", *words)
+        assert refused.status == Exit.USAGE and says in " ".join(refused.err.split()), refused.err
 
 
 async def test_what_agents_may_do_is_set_when_a_session_is_made_and_later(

@@ -180,7 +180,7 @@ def final_spec(options: RenderOptions, bundle: str, preview_spec: Mapping[str, J
     """Turn what a person asked for into a render spec, in the accepted preview's aspect and duration.
 
     Args:
-        options: Resolution, frames per second and format.
+        options: Resolution, frames per second, format and whether it is transparent.
         bundle: Content hash of the accepted bundle.
         preview_spec: The preview's spec as stored with its job.
     """
@@ -194,4 +194,4 @@ def final_spec(options: RenderOptions, bundle: str, preview_spec: Mapping[str, J
         fps=options.fps,
         format=options.format,
     )
-    return replace(spec, moves=shown.moves)
+    return replace(spec, moves=shown.moves, alpha=options.transparent)

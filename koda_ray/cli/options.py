@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 Resolution = Literal["720p", "1080p", "4k"]
-VideoContainer = Literal["mp4", "webm"]
 T = TypeVar("T")
 
 Prompt = Annotated[str, typer.Argument(help="What to make; - reads it from stdin.", show_default=False)]
@@ -73,7 +72,10 @@ class VideoOptions:
 
     fps: Annotated[int | None, typer.Option(metavar="N", help="Frames a second: 30 or 60.")] = None
     resolution: Annotated[str | None, typer.Option(metavar="SIZE", help="720p, 1080p or 4k.")] = None
-    format: Annotated[str | None, typer.Option(metavar="KIND", help="mp4 or webm.")] = None
+    format: Annotated[str | None, typer.Option(metavar="KIND", help="mp4, webm, mov or gif.")] = None
+    transparent: Annotated[bool, typer.Option("--transparent", help="Keep what is transparent (webm, mov, gif).")] = (
+        False
+    )
 
     @property
     def given(self) -> bool:
@@ -101,21 +103,21 @@ class FaceOptions:
 
 
 def render_options(video: VideoOptions) -> RenderOptions:
-    """Return how a session's video is rendered; what was not said is 1080p, 60 frames a second, mp4.
+    """Return how a session's video is rendered; what was not said is 1080p, 60 frames a second (a gif's 30), mp4.
 
     Raises:
         typer.BadParameter: A value is none that there is.
     """
-    from koda_ray.types import RenderOptions
+    from koda_ray.types import FinalFormat, RenderOptions
 
     resolution, container = video.resolution or "1080p", video.format or "mp4"
-    fps = 60 if video.fps is None else video.fps
-    for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, VideoContainer)):
+    for name, value, allowed in (("--resolution", resolution, Resolution), ("--format", container, FinalFormat)):
         if value not in get_args(allowed):
             raise typer.BadParameter(f"{value!r} is none of {', '.join(get_args(allowed))}", param_hint=name)
-    if fps not in (30, 60):
-        raise typer.BadParameter(f"{fps} is neither 30 nor 60", param_hint="--fps")
-    return checked(RenderOptions, {"resolution": resolution, "fps": fps, "format": container})
+    if video.fps not in (None, 30, 60):
+        raise typer.BadParameter(f"{video.fps} is neither 30 nor 60", param_hint="--fps")
+    told = {"resolution": resolution, "format": container, "transparent": video.transparent}
+    return checked(RenderOptions, told if video.fps is None else {**told, "fps": video.fps})
 
 
 def permissions(mode: str | None, rules: str | None = None) -> SessionPermissions:
@@ -149,6 +151,8 @@ def checked(model: type[T], values: dict[str, Any]) -> T:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
+        if not first["loc"]:  # values that do not go together
+            raise typer.BadParameter(first["msg"].removeprefix("Value error, ")) from None
         raise typer.BadParameter(
             f"{first['input']!r}: {first['msg']}", param_hint=f"--{str(first['loc'][0]).replace('_', '-')}"
         ) from None

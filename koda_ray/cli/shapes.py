@@ -15,7 +15,11 @@ from typer.core import TyperCommand, TyperGroup
 __all__ = ["Listing", "OfPages", "Spoken", "spread"]
 
 _SENTENCE_CHARS = 1000
-_OF_SESSIONS = {"--resolution": "a page has --preset or --size", "--server": "a page is rendered here"}
+_OF_SESSIONS = {
+    "--resolution": "a page has --preset or --size",
+    "--transparent": "a page has --alpha",
+    "--server": "a page is rendered here",
+}
 
 
 class Listing(TyperGroup):

@@ -137,6 +137,8 @@ class Koda:
     read_file = _once(KodaClient.read_file)
     download_source = _once(KodaClient.download_source)
     download = _once(KodaClient.download)
+    frame = _once(KodaClient.frame)
+    sprite = _once(KodaClient.sprite)
     media = _once(KodaClient.media)
     preview = _once(KodaClient.preview)
     still = _once(KodaClient.still)
@@ -169,6 +171,8 @@ class Koda:
     delete_page_render = _once(KodaClient.delete_page_render)
     follow_page_render = _each(KodaClient.follow_page_render)
     download_page_render = _once(KodaClient.download_page_render)
+    page_render_frame = _once(KodaClient.page_render_frame)
+    page_render_sprite = _once(KodaClient.page_render_sprite)
 
     create_image = _once(KodaClient.create_image)
     images = _once(KodaClient.images)

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from koda_ray import errors
 from koda_ray.client.boxes import OwnSandboxes
+from koda_ray.client.frames import VideoFrames
 from koda_ray.client.processes import OwnProcesses
 from koda_ray.client.renders import PageRenders
 from koda_ray.client.shares import SharedLinks
@@ -82,7 +83,7 @@ from koda_ray.wire import (
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
+class KodaClient(PageRenders, VideoFrames, SharedLinks, OwnSandboxes, OwnProcesses):
     """Talks to a server.
 
     Args:
@@ -352,10 +353,10 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
         return await self._post(path, None, PreviewLink)
 
     async def compare(self, session_id: str, a: str, b: str) -> ComparedView:
-        """Read what there is to see of two versions; of another session of yours, what it shows now.
+        """Read what there is to see of two versions, or videos by their jobs; of another session, what it shows now.
 
         Raises:
-            NotFound: There is no such version or session, or it shows nothing yet.
+            NotFound: There is no such version, job or session, or it shows nothing yet.
         """
         return await self._get(f"{_session(session_id)}/compare", ComparedView, params={"a": a, "b": b})
 
@@ -440,6 +441,7 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
         *,
         what: Literal["video", "thumbnail"] = "video",
         kind: Literal["preview", "final"] | None = None,
+        job: str | None = None,
         on_bytes: Callable[[int, int], None] | None = None,
     ) -> int:
         """Save a video or its still picture, going on where a broken connection left off.
@@ -449,6 +451,7 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
             target: The file, replaced in one step once everything is there.
             what: The video or its thumbnail.
             kind: Which video; else the final one where there is one.
+            job: The job that made it, such as a final in another format (`page_renders`); else the newest.
             on_bytes: Called with the bytes so far and in all.
 
         Returns:
@@ -457,7 +460,7 @@ class KodaClient(PageRenders, SharedLinks, OwnSandboxes, OwnProcesses):
         Raises:
             NotFound: VIDEO_NOT_READY.
         """
-        params = {"kind": kind} if kind else {}
+        params = {name: value for name, value in (("kind", kind), ("job", job)) if value is not None}
         return await self._fetch(f"{_session(session_id)}/{what}", target, params=params, on_bytes=on_bytes)
 
     async def media(

@@ -27,7 +27,7 @@ from koda_ray.errors import KodaError
 from koda_ray.render import protocol
 from koda_ray.render.api import SUFFIXES, Options, Rendered, RowDone, render, render_rows
 from koda_ray.render.rows import Row, read_props
-from koda_ray.render.spec import VideoFormat
+from koda_ray.video_formats import VideoFormat
 
 __all__ = ["Face", "PageJob", "render_page", "usual_out"]
 

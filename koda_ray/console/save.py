@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 from pydantic import JsonValue
 
@@ -24,7 +25,7 @@ from koda_ray.console.text import slug
 from koda_ray.console.view import View
 from koda_ray.destinations import check_destination, not_written
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound
-from koda_ray.types import NodeState, now
+from koda_ray.types import FinalFormat, NodeState, now
 
 __all__ = ["Saved", "check_folder", "has_something", "report", "save", "usual_folder"]
 
@@ -32,7 +33,8 @@ OUT = Path("out")
 _REPORT = "report.json"
 _SOURCE = "source"
 _EARLIER = "earlier"
-_NAMES = (_REPORT, "video.mp4", "video.webm", "preview.mp4", "thumbnail.jpg", _SOURCE)
+_VIDEOS = tuple(f"video.{extension}" for extension in get_args(FinalFormat))
+_NAMES = (_REPORT, *_VIDEOS, "preview.mp4", "thumbnail.jpg", _SOURCE)
 """Everything that a save may write; the report first, because it says whose the rest is."""
 
 
@@ -115,8 +117,7 @@ async def _fetch(
 ) -> Saved:
     saved = Saved(folder)
     if state.output is not None and state.output.video_url is not None:
-        extension = "webm" if state.render is not None and state.render.format == "webm" else "mp4"
-        name = f"video.{extension}"
+        name = f"video.{'mp4' if state.render is None else state.render.format}"
         saved.files[name] = await client.download(view.session_id, folder / name, kind="final", on_bytes=on_bytes)
     else:
         saved.missing.append("video")

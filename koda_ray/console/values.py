@@ -6,7 +6,8 @@ import re
 from typing import cast, get_args
 
 from koda_ray.errors import InvalidInput
-from koda_ray.render.spec import Effort, VideoFormat
+from koda_ray.render.spec import Effort
+from koda_ray.video_formats import VideoFormat
 
 __all__ = ["read_bitrate", "read_effort", "read_format", "read_size"]
 

@@ -33,11 +33,12 @@ from koda_ray.render.protocol import JobContext, Progress, RenderResult
 from koda_ray.render.rows import Row, name_rows
 from koda_ray.render.sounds import read_sounds
 from koda_ray.render.sources import Page, read_page
-from koda_ray.render.spec import Effort, RenderSpec, VideoFormat
+from koda_ray.render.spec import Effort, RenderSpec
 from koda_ray.render.verify import verify_sample
 from koda_ray.state.keys import render_prefix
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id
+from koda_ray.video_formats import VideoFormat
 
 __all__ = [
     "SUFFIXES",

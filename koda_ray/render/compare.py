@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from koda_ray.render.decode import look
+from koda_ray.render.decode import chosen, look, skips_to_units
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.quality import probe_video
 from koda_ray.render.sheet import sheet_frames
@@ -107,8 +107,8 @@ async def _grey(spec: RenderSpec, video: Path, frames: list[int], size: tuple[in
     """Return frames as small grey pictures; where all begin units, no other is decoded."""
     target, filters = ["-f", "rawvideo", "pipe:"], _small(size)
     starts = {unit.start: unit.index for unit in plan_units(spec)}
-    if spec.format not in ("gif", "png") and all(frame in starts for frame in frames):
-        select = "+".join(f"eq(n,{starts[frame]})" for frame in frames)
+    if skips_to_units(spec) and all(frame in starts for frame in frames):
+        select = chosen([starts[frame] for frame in frames])
         return _pictures(await look(spec, video, None, f"select='{select}',{filters}", target), size)
     return _pictures(await look(spec, video, frames, filters, target), size)
 

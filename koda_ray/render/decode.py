@@ -9,7 +9,7 @@ from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.pictures import sequence_feed
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["OVER_GREY", "decoder_of", "look"]
+__all__ = ["OVER_GREY", "chosen", "decoder_of", "look", "skips_to_units"]
 
 # not drawbox, which crashes on these (5.1)
 OVER_GREY = "format=rgba,split[over][under];[under]lutrgb=128:128:128:255[grey];[grey][over]overlay=format=rgb"
@@ -20,6 +20,14 @@ _TIMEOUT_S = 600.0
 def decoder_of(spec: RenderSpec) -> list[str]:
     """Return FFmpeg's arguments before an input: its own VP9 decoder does not see transparency."""
     return ["-c:v", "libvpx-vp9"] if spec.format == "webm" and spec.alpha else []
+
+
+def skips_to_units(spec: RenderSpec) -> bool:
+    """Whether the first frames of units, and no others, are decoded without the rest: they are the key frames.
+
+    Of ProRes each frame is one, and what sees transparency in VP9 skips none.
+    """
+    return spec.format in ("mp4", "webm") and not spec.alpha
 
 
 async def look(
@@ -48,11 +56,11 @@ async def look(
     if frames is None:
         inputs = ["-skip_frame", "nokey", *inputs]
     else:
-        filters = f"select='{_chosen(frames)}',{filters}"
+        filters = f"select='{chosen(frames)}',{filters}"
     return await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
 
 
-def _chosen(frames: Sequence[int]) -> str:
+def chosen(frames: Sequence[int]) -> str:
     """Return the expression that is true for some frames; decoding ends soon after the last."""
     if isinstance(frames, range):
         return f"between(n,{frames[0]},{frames[-1]})*not(mod(n-{frames[0]},{frames.step}))"

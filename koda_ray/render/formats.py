@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koda_ray.render.spec import VideoFormat
+from koda_ray.video_formats import VideoFormat
 
 __all__ = ["FORMATS", "Format"]
 

@@ -162,7 +162,8 @@ async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path)
     """Return what the gate saw, with how the video compares with its preview where there is one."""
     warnings = list(facts.warnings)
     seen: dict[str, JsonValue] = {"codec": facts.codec, "colors": facts.colors, "audioS": facts.audio_s}
-    if task.reference is not None and task.spec.format != "png":
+    # what a preview shows behind a page is white, and what is transparent has nothing there
+    if task.reference is not None and task.spec.format != "png" and not task.spec.alpha:
         try:
             reference = task.storage.local_path(task.reference)
             if reference is None:

@@ -14,7 +14,8 @@ from pydantic import JsonValue
 
 from koda_ray.errors import InvalidInput
 from koda_ray.render.presets import check_preset, shape_of, within_limit
-from koda_ray.render.spec import AudioTrack, Effort, RenderSpec, VideoFormat, frame_rate
+from koda_ray.render.spec import AudioTrack, Effort, RenderSpec, frame_rate
+from koda_ray.video_formats import VideoFormat
 
 __all__ = ["JobOptions", "PageContract", "check_options", "make_spec", "needs_page"]
 

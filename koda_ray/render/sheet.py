@@ -8,7 +8,7 @@ from koda_ray.render.decode import OVER_GREY, look
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.spec import RenderSpec, plan_units
 
-__all__ = ["make_sheet", "make_thumbnail", "seeks", "sheet_frames"]
+__all__ = ["TO_PICTURE", "make_sheet", "make_thumbnail", "picture_filter", "seeks", "sheet_frames"]
 
 _TIMEOUT_S = 600.0
 _THUMBNAIL_LONG_SIDE_PX = 1280
@@ -20,7 +20,9 @@ _GAP_PX = 8
 _BACKGROUND = "0x14161a"
 _OWN_TIME = "%{pts\\:hms}"
 _TO_JPEG = "in_color_matrix=bt709:out_color_matrix=bt601:out_range=pc"
-_JPEG = ["-fflags", "+bitexact", "-flags:v", "+bitexact", "-f", "image2", "-update", "1"]
+TO_PICTURE = ("-frames:v", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact")
+"""FFmpeg's arguments for one picture, before how good it is and where it goes."""
+_JPEG = ["-f", "image2", "-update", "1"]
 
 
 async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
@@ -31,8 +33,8 @@ async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
         EncodeFailed: It failed.
     """
     middle = spec.frame_count // 2
-    filters = f"{_scaled(spec, _THUMBNAIL_LONG_SIDE_PX)},format=yuvj420p"
-    output = ["-frames:v", "1", "-q:v", "3", *_JPEG, str(target)]
+    filters = picture_filter(spec, _within(spec, _THUMBNAIL_LONG_SIDE_PX))
+    output = [*TO_PICTURE, "-q:v", "3", *_JPEG, str(target)]
     if spec.format in ("gif", "png") or spec.alpha:
         await look(spec, video, [middle], filters, output)
         return
@@ -40,16 +42,16 @@ async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
     await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
 
 
-def sheet_frames(spec: RenderSpec) -> tuple[int, ...]:
-    """Return which frames the contact sheet shows: twelve spread evenly, or all where there are fewer.
+def sheet_frames(spec: RenderSpec, cells: int = _CELLS) -> tuple[int, ...]:
+    """Return which frames a sheet shows: so many spread evenly, or all where there are fewer.
 
     Of a long video they are first frames of units: those are found and decoded without the others.
     """
     total = spec.frame_count
-    count = min(_CELLS, total)
+    count = min(cells, total)
     starts = [unit.start for unit in plan_units(spec)]
-    if len(starts) >= _CELLS:
-        return tuple(starts[(2 * cell + 1) * len(starts) // (2 * _CELLS)] for cell in range(_CELLS))
+    if len(starts) >= cells:
+        return tuple(starts[(2 * cell + 1) * len(starts) // (2 * cells)] for cell in range(cells))
     return tuple((2 * cell + 1) * total // (2 * count) for cell in range(count))
 
 
@@ -69,8 +71,8 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     columns = min(len(frames), 4 if spec.width >= spec.height else 6)
     rows = -(-len(frames) // columns)
     tile = f"tile={columns}x{rows}:padding={_GAP_PX}:margin={_GAP_PX}:color={_BACKGROUND}"
-    scaled = f"{_scaled(spec, _CELL_LONG_SIDE_PX)},format=yuvj420p"
-    output = ["-frames:v", "1", "-q:v", "4", *_JPEG, str(target)]
+    scaled = picture_filter(spec, _within(spec, _CELL_LONG_SIDE_PX))
+    output = [*TO_PICTURE, "-q:v", "4", *_JPEG, str(target)]
     if not seeks(spec):
         captioned = f"{scaled},{_caption(_OWN_TIME)},{tile}"
         if spec.format == "mp4" and spec.frame_count >= _CELLS * _LONG_CELL:
@@ -90,11 +92,16 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     await run("ffmpeg", [*QUIETLY, *inputs, "-filter_complex", graph, *output], timeout_s=_TIMEOUT_S)
 
 
-def _scaled(spec: RenderSpec, long_side_px: int) -> str:
+def picture_filter(spec: RenderSpec, ratio: float) -> str:
+    """Return the filter that makes a frame a JPEG's picture, this many times as large; what is transparent is grey."""
     width, height = spec.picture
-    ratio = min(1.0, long_side_px / max(width, height))
     size = f"scale={max(2, round(width * ratio / 2) * 2)}:{max(2, round(height * ratio / 2) * 2)}"
-    return f"{size},{OVER_GREY},scale={_TO_JPEG}" if spec.alpha else f"{size}:{_TO_JPEG}"
+    scaled = f"{size},{OVER_GREY},scale={_TO_JPEG}" if spec.alpha else f"{size}:{_TO_JPEG}"
+    return f"{scaled},format=yuvj420p"
+
+
+def _within(spec: RenderSpec, long_side_px: int) -> float:
+    return min(1.0, long_side_px / max(spec.picture))
 
 
 def _next_of_cell(spec: RenderSpec) -> str:

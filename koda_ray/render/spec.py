@@ -16,9 +16,9 @@ from typing import Literal, Self, cast, get_args
 from pydantic import JsonValue
 
 from koda_ray.errors import InvalidInput
+from koda_ray.video_formats import VideoFormat, one_of, why_not
 
 __all__ = [
-    "ALPHA_FORMATS",
     "AUDIO_FORMATS",
     "MAX_DURATION_S",
     "MAX_FPS",
@@ -31,7 +31,6 @@ __all__ = [
     "Preset",
     "RenderSpec",
     "Unit",
-    "VideoFormat",
     "film_hash",
     "fit_size",
     "frame_rate",
@@ -42,8 +41,6 @@ __all__ = [
 ]
 
 Preset = Literal["preview", "final", "720p", "1080p", "4k"]
-VideoFormat = Literal["mp4", "webm", "mov", "gif", "png"]
-"""Container and codec: H.264, VP9, ProRes 4444, GIF, or PNG pictures in a zip."""
 Effort = Literal["draft", "fast", "small"]
 """What the encoder saves: ``fast`` time, at a larger file, ``small`` bytes, and the picture is as good with both;
 ``draft`` more time, at some of the picture's quality."""
@@ -60,11 +57,9 @@ MAX_SCALE = 8.0
 MAX_PROPS_BYTES = 1_000_000
 MAX_AUDIO_TRACKS = 32
 MAX_VOLUME = 10.0
-ALPHA_FORMATS: tuple[VideoFormat, ...] = ("webm", "mov", "gif", "png")
 AUDIO_FORMATS: tuple[VideoFormat, ...] = ("mp4", "webm", "mov")
 _KEPT_PICTURES: tuple[VideoFormat, ...] = ("gif", "png")
 """Formats whose units are the captured pictures, so that the one's serve the other."""
-GIF_MAX_FPS = 50
 _HALVED_COLOURS: tuple[VideoFormat, ...] = ("mp4", "webm")
 _NTSC = {Fraction(n * 1000, 1001) for n in (24, 30, 48, 60, 120)}
 
@@ -200,7 +195,7 @@ class RenderSpec:
             raise InvalidInput(f"duration {self.duration_s} s: give more than 0 and at most {MAX_DURATION_S:g} seconds")
         object.__setattr__(self, "fps", frame_rate(self.fps))
         if self.format not in get_args(VideoFormat):
-            raise InvalidInput(f"format {self.format!r}: give {_one_of(get_args(VideoFormat))}")
+            raise InvalidInput(f"format {self.format!r}: give {one_of(get_args(VideoFormat))}")
         if not math.isfinite(self.scale) or not 0 < self.scale <= MAX_SCALE:
             raise InvalidInput(f"scale {self.scale}: give more than 0 and at most {MAX_SCALE:g}")
         for name, css, side in (("width", self.width, self.picture[0]), ("height", self.height, self.picture[1])):
@@ -220,17 +215,12 @@ class RenderSpec:
             raise InvalidInput(f"bitrate {self.bitrate_kbps} kbit/s: give 50 to 500000")
         if self.bitrate_kbps is not None and self.format not in _HALVED_COLOURS:
             raise InvalidInput(f"a bitrate does not apply to {self.format}: leave it out, or choose mp4 or webm")
-        if self.format == "gif" and self.fps > GIF_MAX_FPS:
-            raise InvalidInput(
-                f"fps {self.rate:g}: a gif counts in hundredths of a second and players slow down at less than two of "
-                f"them, so give at most {GIF_MAX_FPS}"
-            )
         if self.effort not in get_args(Effort):
-            raise InvalidInput(f"effort {self.effort!r}: give {_one_of(get_args(Effort))}")
-        if self.alpha and self.format not in ALPHA_FORMATS:
-            raise InvalidInput(f"{self.format} cannot be transparent: choose {_one_of(ALPHA_FORMATS)}")
+            raise InvalidInput(f"effort {self.effort!r}: give {one_of(get_args(Effort))}")
+        if (why := why_not(self.format, fps=self.rate, alpha=self.alpha)) is not None:
+            raise InvalidInput(why)
         if self.audio and self.format not in AUDIO_FORMATS:
-            raise InvalidInput(f"{self.format} has no sound: choose {_one_of(AUDIO_FORMATS)}, or leave the audio out")
+            raise InvalidInput(f"{self.format} has no sound: choose {one_of(AUDIO_FORMATS)}, or leave the audio out")
         if len(self.audio) > MAX_AUDIO_TRACKS:
             raise InvalidInput(f"{len(self.audio)} audio tracks: give at most {MAX_AUDIO_TRACKS}")
         _check_props(self.props)
@@ -314,10 +304,6 @@ class RenderSpec:
         tracks = cast("list[dict[str, object]]", data.get("audio") or [])
         audio = tuple(AudioTrack(**track) for track in tracks)  # type: ignore[arg-type]
         return cls(**{**data, "audio": audio})  # type: ignore[arg-type]
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _check_props(props: str) -> None:

@@ -135,5 +135,6 @@ def _options(job: JobRecord) -> RenderOptions:
     return RenderOptions(
         resolution="720p" if short <= 720 else "1080p" if short <= 1080 else "4k",
         fps=30 if spec.rate <= _AT_MOST_30 else 60,
-        format="webm" if spec.format == "webm" else "mp4",
+        format="mp4" if spec.format == "png" else spec.format,
+        transparent=spec.alpha,
     )

@@ -24,6 +24,7 @@ from koda_ray.serve.background import Background
 from koda_ray.serve.callers import Callers
 from koda_ray.serve.comparing import Comparing
 from koda_ray.serve.crossing import let_in
+from koda_ray.serve.decoding import DecodingTurns
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
@@ -45,6 +46,7 @@ from koda_ray.serve.routes import (
     comparing,
     events,
     files,
+    frames,
     health,
     history,
     images,
@@ -103,6 +105,7 @@ _ROUTES = (
     jobs,
     batches,
     renders,
+    frames,
     usage,
     images,
     sandboxes,
@@ -180,6 +183,7 @@ def create_app(
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.bodies = bodies
     app.state.comparing = Comparing()
+    app.state.pictures = DecodingTurns("pictures of videos", most=frames.DECODED_AT_ONCE)
     app.state.parts = Parts(deps)
     app.state.providers = providers
     problem.install(app)

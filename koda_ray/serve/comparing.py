@@ -1,22 +1,18 @@
 """By how much two stored videos differ, frame by frame: found out once, and kept with the session.
 
-Two videos are decoded for it, which takes a processor for a while, so a server does that for one question after the
-other, and each user waits with one at a time.
+Two videos are decoded for it, for one question after the other.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 
 from pydantic import TypeAdapter, ValidationError
 
-from koda_ray.errors import LimitReached, NotFound
+from koda_ray.errors import NotFound
 from koda_ray.render.differences import frame_differences
-from koda_ray.sandbox.scratch import scratch
+from koda_ray.serve.decoding import DecodingTurns, as_file
 from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.storage import Storage
 
@@ -25,7 +21,6 @@ __all__ = ["ComparedVideos", "Comparing"]
 _KIND = b"differences v1"
 _WAITING = 4
 """How many questions of one user may wait."""
-_AGAIN_S = 5.0
 _VALUES = TypeAdapter(tuple[float, ...])
 
 
@@ -52,8 +47,7 @@ class Comparing:
     """Compares videos, one pair after the other."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._users: dict[str, int] = {}
+        self._turns = DecodingTurns("comparisons", most=_WAITING)
 
     async def values(
         self, storage: Storage, videos: ComparedVideos, *, user_id: str, key: str, hold: HoldObjects
@@ -75,45 +69,12 @@ class Comparing:
         """
         with suppress(NotFound, ValidationError):
             return _VALUES.validate_json(await storage.get(key))
-        async with self._waiting(user_id), self._turn:
+        async with self._turns.turn(user_id):
             with suppress(NotFound, ValidationError):  # asked twice at once
                 return _VALUES.validate_json(await storage.get(key))
-            async with _files(storage, videos) as (one, other):
+            async with as_file(storage, videos.one) as one, as_file(storage, videos.other) as other:
                 found = await frame_differences(one, other, fps=videos.fps)
             data = _VALUES.dump_json(found)
             await hold({key: len(data)})
             await storage.put(key, data)
             return found
-
-    @asynccontextmanager
-    async def _waiting(self, user_id: str) -> AsyncGenerator[None]:
-        if self._users.get(user_id, 0) >= _WAITING:
-            raise LimitReached(
-                f"{_WAITING} comparisons of yours are under way, and no more may be: wait for one of them",
-                retry_after_s=_AGAIN_S,
-                context={"limit": _WAITING},
-            )
-        self._users[user_id] = self._users.get(user_id, 0) + 1
-        try:
-            yield
-        finally:
-            self._users[user_id] -= 1
-            if not self._users[user_id]:
-                del self._users[user_id]
-
-
-@asynccontextmanager
-async def _files(storage: Storage, videos: ComparedVideos) -> AsyncGenerator[tuple[Path, Path]]:
-    """Have both as files: where they lie, or copied for as long as the block runs."""
-    one, other = storage.local_path(videos.one), storage.local_path(videos.other)
-    if one is not None and other is not None:
-        for key, path in ((videos.one, one), (videos.other, other)):
-            if not await asyncio.to_thread(path.is_file):
-                raise NotFound(f"no object {key!r}", context={"key": key})
-        yield one, other
-        return
-    with scratch() as folder:
-        copies = folder / "one", folder / "other"
-        for key, path in zip((videos.one, videos.other), copies, strict=True):
-            await storage.get_file(key, path)
-        yield copies

@@ -28,7 +28,16 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import problem_of, problem_response
 from koda_ray.state.storage import Storage
 
-__all__ = ["REDIRECTED", "ByteRange", "Representation", "ascii_name", "blob_response", "bucket_origin", "parse_range"]
+__all__ = [
+    "REDIRECTED",
+    "ByteRange",
+    "Representation",
+    "ascii_name",
+    "blob_response",
+    "bucket_origin",
+    "matches_tag",
+    "parse_range",
+]
 
 REDIRECTED: dict[int | str, dict[str, Any]] = {
     307: {
@@ -135,7 +144,7 @@ async def blob_response(request: Request, storage: Storage, key: str, shown: Rep
         "Content-Disposition": shown.disposition,
         "X-Content-Type-Options": "nosniff",
     }
-    if _matches(request.headers.get("if-none-match"), tag):
+    if matches_tag(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     span = parse_range(request.headers.get("range"), size)
     if request.headers.get("if-range") not in (None, tag):
@@ -178,7 +187,8 @@ async def bucket_origin(deps: ApiDeps) -> str | None:
     return None if url is None else "{0.scheme}://{0.netloc}".format(urlsplit(url))
 
 
-def _matches(header: str | None, tag: str) -> bool:
+def matches_tag(header: str | None, tag: str) -> bool:
+    """Whether ``If-None-Match`` names a validator, which is in its quotes."""
     return header is not None and (
         header.strip() == "*" or tag in {part.strip().removeprefix("W/") for part in header.split(",")}
     )

@@ -14,6 +14,7 @@ from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.past import PointRecord
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
+from koda_ray.video_formats import PLAYED_FORMATS
 from koda_ray.wire import (
     ApprovalView,
     RenderList,
@@ -180,6 +181,7 @@ def _render_summary(job: JobRecord, titles: Mapping[str, str]) -> RenderSummary:
         height=height,
         fps=None if spec is None else spec.rate,
         format=None if spec is None else spec.format,
+        transparent=None if spec is None else spec.alpha,
         file_size=_whole((job.result or {}).get("fileSize")),
         error=view.error,
         created_at=view.created_at,
@@ -221,7 +223,9 @@ def session_summary(row: SessionRecord) -> SessionSummary:
     """Show a session in a list."""
     state = row.state
     todos = state.execution.todos if state.execution else ()
-    made = state.output if state.output is not None and state.output.video_url is not None else state.preview
+    final = state.output if state.output is not None and state.output.video_url is not None else None
+    played = final if state.render is None or state.render.format in PLAYED_FORMATS else None
+    made, pictured = played or state.preview or final, final or state.preview
     return SessionSummary(
         id=row.id,
         project_id=row.project_id,
@@ -239,7 +243,7 @@ def session_summary(row: SessionRecord) -> SessionSummary:
         todos=len(todos),
         duration=made.duration if made else state.plan.total_duration if state.plan else None,
         video_url=f"/v1/sessions/{row.id}/video?job={made.job_id}" if made else None,
-        thumbnail_url=f"/v1/sessions/{row.id}/thumbnail?job={made.job_id}" if made else None,
+        thumbnail_url=f"/v1/sessions/{row.id}/thumbnail?job={pictured.job_id}" if pictured else None,
         error=state.error.message if state.error else None,
         created_at=row.created_at,
         updated_at=row.updated_at,

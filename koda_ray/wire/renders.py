@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, RootModel, StringConstraints
 
 from koda_ray.types import Model
+from koda_ray.video_formats import VideoFormat
 
 __all__ = [
     "MAX_BATCH_ROWS",
@@ -61,7 +62,7 @@ class PageRender(Model):
         description="Sizes, rate and quality: preview, final, 720p, 1080p, 4k; or a platform's, with its limits: "
         "youtube, youtube-shorts, instagram-reels, tiktok, twitter, x",
     )
-    format: Literal["mp4", "webm", "mov", "gif", "png"] = Field(default="mp4", description="png is a zip of pictures")
+    format: VideoFormat = Field(default="mp4", description="png is a zip of pictures")
     alpha: bool = Field(default=False, description="What the page leaves transparent stays so; not in mp4")
     crf: int | None = Field(default=None, description="Quality: 0 (lossless) to 51; else the preset's, or 18")
     bitrate_kbps: int | None = Field(default=None, description="Kilobits a second, 50 to 500000, instead of a quality")
@@ -99,9 +100,9 @@ class RenderSummary(Model):
 
     ``title`` is what its session is called, by its title or its prompt; null of a page. ``stage``, ``framesDone``,
     ``framesTotal`` and ``secondsLeft`` are there while it is under way; ``width``, ``height`` (pixels of the picture),
-    ``fps`` and ``format`` once it is known what is made, ``fileSize`` (bytes) once it is. ``row`` counts a batch's rows
-    from 1. ``videoUrl`` and ``thumbnailUrl`` are null until it has succeeded; a session's previews are removed some
-    time later.
+    ``fps``, ``format`` and ``transparent`` once it is known what is made, ``fileSize`` (bytes) once it is. ``row``
+    counts a batch's rows from 1. ``videoUrl`` and ``thumbnailUrl`` are null until it has succeeded; a session's
+    previews are removed some time later.
     """
 
     id: str
@@ -121,6 +122,7 @@ class RenderSummary(Model):
     height: int | None = None
     fps: float | None = None
     format: str | None = None
+    transparent: bool | None = None
     file_size: int | None = None
     error: dict[str, JsonValue] | None
     created_at: datetime

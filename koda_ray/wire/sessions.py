@@ -79,7 +79,8 @@ class SessionSummary(Model):
     """A session in a list; ``prompt`` is cut to 200 characters, ``seq`` is its newest event's number.
 
     ``approval`` names the tool of the call that waits for a person's agreement. The video is the final one where there
-    is one, else the preview; ``duration`` is its own in seconds, or as planned. Takes of one prompt have a ``group``.
+    is one that browsers play (mp4, webm), else the preview; ``duration`` is its own in seconds, or as planned. Takes of
+    one prompt have a ``group``.
     """
 
     id: str

@@ -101,7 +101,8 @@ class ShareList(Model):
 class SharedVideo(Model):
     """What who has a link sees: ``duration`` in seconds, ``width`` and ``height`` in pixels.
 
-    ``title`` is what its owner gave the session, or null; ``comments`` says whether one may comment.
+    ``format`` is what it was rendered to; ``title`` is what its owner gave the session, or null; ``comments`` says
+    whether one may comment.
     """
 
     title: str | None
@@ -109,6 +110,7 @@ class SharedVideo(Model):
     width: int | None
     height: int | None
     fps: float | None
+    format: str | None = None
     video_url: str
     thumbnail_url: str
     comments: bool

@@ -92,7 +92,7 @@ class ComparedSide(Model):
     """One of two versions that are compared: its session's ``title`` and ``take``, its ``number`` there, its video.
 
     ``duration`` is in seconds, ``width`` and ``height`` as planned, in pixels; ``current`` says that its session shows
-    it now.
+    it now. ``job_id`` made the video: the version's preview, or a ``final`` of it in ``format``.
     """
 
     session_id: str
@@ -106,6 +106,9 @@ class ComparedSide(Model):
     fps: float
     width: int | None
     height: int | None
+    job_id: str
+    kind: Literal["preview", "final"]
+    format: str | None
     video_url: str
     thumbnail_url: str
 

@@ -26,8 +26,9 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
 from koda_ray.render.protocol import JobContext
 from koda_ray.render.quality import check_video, probe_video
-from koda_ray.render.spec import AudioTrack, RenderSpec, VideoFormat
+from koda_ray.render.spec import AudioTrack, RenderSpec
 from koda_ray.state.storage import Storage
+from koda_ray.video_formats import VideoFormat
 from tests.render.conftest import USER, put_page, small
 from tests.render.test_encode import picture
 

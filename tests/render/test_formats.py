@@ -20,8 +20,9 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
 from koda_ray.render.pictures import PictureUnit, join_pictures
 from koda_ray.render.protocol import JobContext, RenderResult
-from koda_ray.render.spec import RenderSpec, VideoFormat
+from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
+from koda_ray.video_formats import VideoFormat
 from tests import disks
 from tests.render.conftest import USER, put_page, small
 

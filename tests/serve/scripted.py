@@ -403,6 +403,7 @@ class ScriptedDirectory:
             height=short,
             fps=Fraction(options.fps if kind == "final" else 15),
             format=options.format if kind == "final" else "mp4",
+            alpha=kind == "final" and options.transparent,
         )
         at = now()
         return JobRecord(

@@ -19,6 +19,7 @@ from koda_ray.serve import comparing
 from koda_ray.serve.comparing import ComparedVideos, Comparing
 from koda_ray.state.keys import session_prefix, video_key
 from koda_ray.state.storage import Storage
+from koda_ray.types import FinalFormat, RenderOptions
 
 from .scripted import VIDEO
 from .test_sessions import PROMPT, until
@@ -77,6 +78,32 @@ async def test_both_sides_are_told_with_what_they_have_in_common(koda: World, cl
     activations = koda.directory.activations
     await client.compare(other, session_id, other)
     assert koda.directory.activations == activations
+
+
+async def test_a_final_is_compared_by_its_job(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:
+    session_id = await with_versions(koda, client)
+    forms: tuple[FinalFormat, ...] = ("webm", "mp4")
+    for form in forms:
+        await client.render(session_id, RenderOptions(format=form, resolution="720p", fps=30))
+        await until(client, session_id, "complete")
+    newest, before = (await client.page_renders(session=session_id, kinds=["final"])).renders
+    koda.directory.bundle = "1" * 64
+    await client.changes(session_id, "red")
+    await until(client, session_id, "preview")
+    second, first = (await client.versions(session_id)).versions
+    pair = await client.compare(session_id, before.id, second.id)
+    assert (pair.a.kind, pair.a.job_id, pair.a.format) == ("final", before.id, "webm")
+    assert (pair.a.version_id, pair.a.number, pair.a.current) == (first.id, 1, False)
+    assert pair.a.video_url == f"/v1/sessions/{session_id}/video?job={before.id}"
+    assert (pair.b.kind, pair.b.job_id, pair.b.current) == ("preview", second.job_id, True)
+    pair = await client.compare(session_id, newest.id, first.job_id)
+    assert (pair.a.format, pair.a.number) == ("mp4", 1)
+    assert (pair.b.kind, pair.b.version_id) == ("preview", first.id), "a preview has a job, too"
+    other = await with_versions(koda, client)
+    for named in (newest.id, "job_none"):
+        for path in ("compare", "compare/differences"):
+            answer = await http.get(f"/v1/sessions/{other}/{path}", params={"a": named, "b": other})
+            assert answer.status_code == 404, named
 
 
 async def test_only_what_is_ones_own_and_shows_something_can_be_compared(

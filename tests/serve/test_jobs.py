@@ -125,7 +125,7 @@ async def test_a_render_that_a_killed_process_left_behind_is_ended_where_its_ses
 
 async def test_a_final_is_rendered_again_as_it_was_while_its_session_shows_it(koda: World, client: KodaClient) -> None:
     session_id = await previewed(koda, client)
-    await client.render(session_id, RenderOptions(resolution="720p", fps=30, format="webm"))
+    await client.render(session_id, RenderOptions(resolution="720p", fps=30, format="webm", transparent=True))
     await until(client, session_id, "complete")
     (first,) = (await client.page_renders(session=session_id, kinds=["final"])).renders
     koda.directory.rendering = asyncio.Event()
@@ -137,8 +137,8 @@ async def test_a_final_is_rendered_again_as_it_was_while_its_session_shows_it(ko
     state = await until(client, session_id, "complete")
     assert state.output is not None and state.output.job_id == made.job_id
     finals = (await client.page_renders(session=session_id, kinds=["final"])).renders
-    pictures = {(one.width, one.height, one.fps, one.format) for one in finals}
-    assert len(finals) == 2 and pictures == {(1280, 720, 30.0, "webm")}
+    pictures = {(one.width, one.height, one.fps, one.format, one.transparent) for one in finals}
+    assert len(finals) == 2 and pictures == {(1280, 720, 30.0, "webm", True)}
     koda.directory.bundle = "1" * 64
     await client.changes(session_id, "make it red")
     await until(client, session_id, "preview")

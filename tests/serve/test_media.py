@@ -131,11 +131,52 @@ async def test_a_picture_that_an_agent_took(koda: World, client: KodaClient, htt
         assert (await http.get(f"/v1/sessions/{session_id}/pictures/{digest}")).status_code == status
 
 
-async def test_another_format_is_another_type(client: KodaClient, http: httpx.AsyncClient, finished: str) -> None:
-    await client.render(finished, RenderOptions(format="webm", resolution="720p", fps=30))
+async def test_another_format_is_another_type(
+    client: KodaClient, http: httpx.AsyncClient, finished: str, tmp_path: Path
+) -> None:
+    types = {"webm": "video/webm", "mov": "video/quicktime", "gif": "image/gif"}
+    for form, kind in types.items():
+        await http.post(f"/v1/sessions/{finished}/render", json={"format": form, "transparent": True})
+        await until(client, finished, "complete")
+        response = await http.get(f"/v1/sessions/{finished}/video?download=true")
+        assert (response.status_code, response.headers["content-type"]) == (200, kind)
+        assert response.headers["content-disposition"] == f'attachment; filename="{finished}-final.{form}"'
+    finals = (await client.page_renders(session=finished, kinds=["final"])).renders
+    assert [(each.format, each.transparent, each.fps) for each in finals] == [
+        ("gif", True, 30), ("mov", True, 60), ("webm", True, 60), ("mp4", False, 60)
+    ]  # fmt: skip
+    for each in finals:  # what it was rendered to before stays
+        assert await client.download(finished, tmp_path / each.id, job=each.id) == len(FINAL)
+
+
+async def test_a_format_that_there_is_not_is_refused_with_the_way_out(
+    http: httpx.AsyncClient, client: KodaClient, finished: str
+) -> None:
+    before = (await client.session(finished)).state
+    for asked, says in (
+        ({"transparent": True}, "mp4 cannot be transparent: choose webm, mov or gif"),
+        ({"format": "gif", "fps": 60}, "fps 60: a gif counts in hundredths of a second"),
+        ({"format": "png"}, "'mp4', 'webm', 'mov' or 'gif'"),
+    ):
+        answer = await http.post(f"/v1/sessions/{finished}/render", json=asked)
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
+        assert says in answer.json()["detail"], asked
+        made = await http.post("/v1/sessions", json={"prompt": PROMPT, "render": asked})
+        assert made.status_code == 422 and says in made.json()["detail"], asked
+    assert (await client.session(finished)).state == before
+
+
+async def test_a_list_plays_what_browsers_play(client: KodaClient, http: httpx.AsyncClient, finished: str) -> None:
+    state = (await client.session(finished)).state
+    assert state.output is not None and state.preview is not None
+    (summary,) = (await client.sessions()).sessions
+    assert summary.video_url == f"/v1/sessions/{finished}/video?job={state.output.job_id}"
+    await client.render(finished, RenderOptions(format="mov"))
     await until(client, finished, "complete")
-    response = await http.get(f"/v1/sessions/{finished}/video")
-    assert (response.status_code, response.headers["content-type"]) == (200, "video/webm")
+    (summary,) = (await client.sessions()).sessions
+    assert summary.video_url == f"/v1/sessions/{finished}/video?job={state.preview.job_id}"
+    link = await client.share(finished)
+    assert (await client.shared(link.token)).format == "mov"
 
 
 async def test_a_video_that_is_not_there_yet(koda: World, client: KodaClient, http: httpx.AsyncClient) -> None:

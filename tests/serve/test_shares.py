@@ -80,6 +80,7 @@ async def test_who_has_a_link_sees_the_video_and_nothing_else(
         "width": 1920,
         "height": 1080,
         "fps": 60.0,
+        "format": "mp4",
         "videoUrl": f"{at(made)}/video",
         "thumbnailUrl": f"{at(made)}/thumbnail",
         "comments": False,

@@ -19,6 +19,7 @@ from koda_ray.serve.media_links import MediaGrant, MediaSigner
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import SPARE_REQUESTS, Streams
 from koda_ray.serve.routes.media import (
+    VIDEO_RESPONSES,
     Download,
     JobParam,
     KindParam,
@@ -93,12 +94,7 @@ _Granted = Annotated[JobRecord, Depends(_granted)]
     operation_id="getVideoByAddress",
     summary="Watch or download a video by its address alone",
     response_class=Response,
-    responses={
-        200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
-        206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
-        304: {"description": "You have it already"},
-        **responses(403, 404, 416, 422, 429),
-    },
+    responses={**VIDEO_RESPONSES, **responses(403, 404, 416, 422, 429)},
 )
 @router.head("/media/{token}/video", include_in_schema=False)
 async def get_video(job: _Granted, request: Request, deps: Deps, download: Download = False) -> Response:

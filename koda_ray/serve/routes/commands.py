@@ -215,7 +215,10 @@ async def rewind(body: Rewind, row: OwnSession, user: User, key: IdempotencyKey,
 async def render(
     row: OwnSession, user: User, key: IdempotencyKey, to: Submit, body: RenderOptions | None = None
 ) -> CommandAccepted:
-    """Render what the preview shows, at this size, rate and format. The finished video can be rendered again."""
+    """Render what the preview shows, at this size, rate and format. The finished video can be rendered again.
+
+    What it was rendered to before stays, each by its job (`GET /v1/renders?session=ID&kind=final`).
+    """
     options = body or RenderOptions()
     return await to(row.id, user, "render", options.model_dump(mode="json"), key)
 

@@ -1,6 +1,7 @@
 """Two versions beside each other: what there is to see of both, and by how much they differ, frame by frame.
 
-A side is a version of the session, or another session, by what that shows: takes of one prompt are compared so.
+A side is a version of the session, one of its videos by its job, so that finals are compared as well, or another
+session, by what that shows: takes of one prompt are compared so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from koda_ray.serve.comparing import ComparedVideos, Comparing
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
-from koda_ray.serve.routes.media import video_key_of
+from koda_ray.serve.routes.media import finished_render, video_key_of
+from koda_ray.serve.views import spec_of
 from koda_ray.state.keys import comparison_key
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.versions import VersionRecord
@@ -27,12 +29,22 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/sessions/{session_id}/compare", tags=["versions"])
 _SESSION = "ses_"
+_JOB = "job_"
 _FPS = 60.0
+_VERSIONS = 200
+_Named = Annotated[
+    str,
+    Field(
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="A version, the job of a preview or a final, or another session of yours",
+    ),
+]
 
 
 class _Sides(BaseModel):
-    a: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A version, or another session of yours")
-    b: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$", description="A version, or another session of yours")
+    a: _Named
+    b: _Named
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,8 @@ class _Side:
     @property
     def view(self) -> ComparedSide:
         base = f"/v1/sessions/{self.session.id}"
-        preview, plan, asked = self.session.state.preview, self.session.state.plan, f"?job={self.version.job_id}"
+        preview, plan, asked = self.session.state.preview, self.session.state.plan, f"?job={self.job.id}"
+        spec = spec_of(self.job)
         return ComparedSide(
             session_id=self.session.id,
             version_id=self.version.id,
@@ -63,6 +76,9 @@ class _Side:
             fps=self.fps,
             width=plan.width if plan is not None else None,
             height=plan.height if plan is not None else None,
+            job_id=self.job.id,
+            kind="final" if self.job.kind == "final" else "preview",
+            format=None if spec is None else spec.format,
             video_url=f"{base}/video{asked}",
             thumbnail_url=f"{base}/thumbnail{asked}",
         )
@@ -107,6 +123,9 @@ async def _both(deps: ApiDeps, row: SessionRecord, asked: _Sides) -> tuple[_Side
 
 
 async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
+    if named.startswith(_JOB):
+        job = await finished_render(deps, row, None, named)
+        return _Side(row, await _version_of(deps, row, job), job)
     if not named.startswith(_SESSION):
         version = await deps.store.version(row.id, named)
         return _Side(row, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
@@ -116,3 +135,16 @@ async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
     if not found:
         raise NotFound(f"session {other.id} shows no video yet", code="VIDEO_NOT_READY")
     return _Side(other, found[0], await deps.store.get_job(found[0].job_id, user_id=row.user_id))
+
+
+async def _version_of(deps: ApiDeps, row: SessionRecord, job: JobRecord) -> VersionRecord:
+    """Find the version that a job's video is of: the newest that it was made for, or that is the same page."""
+    if found := await deps.store.versions(row.id, limit=1, job_id=job.id):
+        return found[0]
+    before: int | None = None
+    while page := await deps.store.versions(row.id, limit=_VERSIONS, before=before):
+        same = [each for each in page if each.final_job_id == job.id or each.bundle == job.spec.get("bundle")]
+        if same:
+            return same[0]
+        before = page[-1].number
+    raise NotFound(f"render {job.id} is of no version of session {row.id}: GET .../versions lists them")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from koda_ray.errors import NotFound
+from koda_ray.render.formats import FORMATS, Format
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.problem import responses
 from koda_ray.state.keys import picture_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, SessionRecord
+from koda_ray.types import FinalFormat
 
 __all__ = [
+    "VIDEO_RESPONSES",
     "Download",
     "JobParam",
     "KindParam",
@@ -34,12 +37,14 @@ JobParam = Annotated[str | None, Query(max_length=64, description="The result of
 Download = Annotated[bool, Query(description="Have a browser save it rather than show it")]
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="As the tool's result names it")]
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-_RANGED = {
-    206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
+_FORMS = {form.extension: form for name, form in FORMATS.items() if name in get_args(FinalFormat)}
+_CONTENT = {form.media_type: _BYTES for form in _FORMS.values()}
+VIDEO_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The video", "content": _CONTENT},
+    206: {"description": "Some bytes of it", "content": _CONTENT},
     304: {"description": "You have it already"},
-    **REDIRECTED,
-    **responses(401, 404, 416, 422),
 }
+"""What a route's description says of a session's video, whatever its format is."""
 
 
 class _WhichVideo(BaseModel):
@@ -54,7 +59,7 @@ class _WhichVideo(BaseModel):
     operation_id="getVideo",
     summary="Watch or download the video",
     response_class=Response,
-    responses={200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}}, **_RANGED},
+    responses={**VIDEO_RESPONSES, **REDIRECTED, **responses(401, 404, 416, 422)},
 )
 @router.head("/video", include_in_schema=False)
 async def video(request: Request, row: OwnSession, deps: Deps, asked: Annotated[_WhichVideo, Query()]) -> Response:
@@ -136,11 +141,11 @@ async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id:
 
 def video_of(job: JobRecord, name: str, *, download: bool = False) -> Representation:
     """Say what a finished render's video is sent as; ``name`` is its file's, without the ending."""
-    extension = _extension(job)
+    form = _form(job)
     return Representation(
-        media_type=f"video/{extension}",
-        etag=f"{job.id}.{extension}",
-        filename=f"{name}.{extension}",
+        media_type=form.media_type,
+        etag=f"{job.id}.{form.extension}",
+        filename=f"{name}.{form.extension}",
         download=download,
     )
 
@@ -152,13 +157,12 @@ def picture_of(job: JobRecord) -> str:
 
 def video_key_of(job: JobRecord) -> str:
     """Return where a finished render's video lies."""
-    return _key(job, "videoKey") or video_key(job.user_id, job.id, _extension(job))
+    return _key(job, "videoKey") or video_key(job.user_id, job.id, _form(job).extension)
 
 
-def _extension(job: JobRecord) -> str:
-    """Return how the job's video ends: its row names the key that it was stored under."""
-    key = _key(job, "videoKey")
-    return key.rpartition(".")[2] if key is not None and key.endswith((".mp4", ".webm")) else "mp4"
+def _form(job: JobRecord) -> Format:
+    """Return what the job's video is: its row names the key that it was stored under."""
+    return _FORMS.get((_key(job, "videoKey") or "").rpartition(".")[2], FORMATS["mp4"])
 
 
 def _key(job: JobRecord, name: str) -> str | None:

@@ -23,7 +23,7 @@ from koda_ray.serve.once import check_same_comment, comment_name
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.rates import Rates
-from koda_ray.serve.routes.media import picture_of, video_key_of, video_of
+from koda_ray.serve.routes.media import VIDEO_RESPONSES, picture_of, video_key_of, video_of
 from koda_ray.serve.routes.shares import comment_view
 from koda_ray.serve.signing import Forbidden
 from koda_ray.serve.views import spec_of
@@ -95,6 +95,7 @@ async def get_shared(token: _Token, found: _Opened, response: Response) -> Share
         width=width,
         height=height,
         fps=None if spec is None else spec.rate,
+        format=None if spec is None else spec.format,
         video_url=f"{base}/video",
         thumbnail_url=f"{base}/thumbnail",
         comments=share.commenting,
@@ -107,12 +108,7 @@ async def get_shared(token: _Token, found: _Opened, response: Response) -> Share
     operation_id="getSharedVideo",
     summary="Watch what a link shows",
     response_class=Response,
-    responses={
-        200: {"description": "The video", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
-        206: {"description": "Some bytes of it", "content": {"video/mp4": _BYTES, "video/webm": _BYTES}},
-        304: {"description": "You have it already"},
-        **responses(404, 416, 429),
-    },
+    responses={**VIDEO_RESPONSES, **responses(404, 416, 429)},
 )
 @router.head("/{token}/video", include_in_schema=False)
 async def get_shared_video(found: _Opened, request: Request, deps: Deps) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from koda_ray.studio.offline.feedback import apply_feedback
 from koda_ray.studio.offline.subject import own_brief
 from koda_ray.studio.offline.understand import Said, understand
 from koda_ray.types import Answered
+from tests.studio.offline.prompts import PROMPTS
 
 BALL = "Create a bouncing ball animation, playful"
 
@@ -52,6 +54,19 @@ def after(words: str, prompt: str = BALL) -> Brief:
 )
 def test_a_request_changes_its_one_property(words: str, field: str, value: object) -> None:
     assert getattr(after(words), field) == value
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_the_colours_of_another_version_are_taken_and_nothing_else_is_changed(name: str) -> None:
+    words = "Take the colours of version 12: #FF4D6D #4361EE #06B48F #48BCD0 on a #FFD05D background."
+    brief = parse_brief(PROMPTS[name])
+    changed, said = apply_feedback(brief, words)
+    assert (changed.background, changed.colours) == ("#FFD05D", ("#FF4D6D", "#4361EE", "#06B48F", "#48BCD0"))
+    assert len(said) == 1, said
+    kept = replace(
+        changed, background=brief.background, colours=brief.colours, accent=brief.accent, repaint=brief.repaint
+    )
+    assert kept == brief
 
 
 def test_amounts_follow_the_words() -> None:

@@ -215,7 +215,9 @@ export const animationGeneratorPlugin: AgentPlugin = {
       "type": "choice",
       "options": [
         "mp4",
-        "webm"
+        "webm",
+        "mov",
+        "gif"
       ],
       "default": "mp4"
     }

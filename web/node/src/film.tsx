@@ -42,7 +42,7 @@ function Player({ session, jobId }: { session: NodeSession; jobId: string }) {
       poster={koda.media(id, 'thumbnail', jobId)}
       style={state.plan?.width && state.plan.height ? { aspectRatio: `${state.plan.width} / ${state.plan.height}` } : undefined}
       data-old={isOld || undefined}
-      aria-label={isOld ? 'As it was before; a new one is being made' : state.output?.videoUrl ? 'The finished video' : 'The preview'}
+      aria-label={isOld ? 'As it was before; a new one is being made' : state.output?.jobId === jobId ? 'The finished video' : 'The preview'}
       controls
       loop
       playsInline

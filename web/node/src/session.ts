@@ -118,8 +118,13 @@ export function mood({ phase, owes, approval }: Where): Mood {
   return phase === 'idle' ? 'rests' : 'waits';
 }
 
-/** What there is to see: the final video, the preview, or what was finished before another render began. */
+/** Whether browsers play a format as a video. */
+export function isPlayed(format: string | null | undefined): boolean {
+  return ['mp4', 'webm'].includes(format ?? 'mp4');
+}
+
+/** What there is to see: the final video where browsers play it, the preview, or what was finished before another render began. */
 export function shownOf(state: SessionState): Made | undefined {
-  const final = state.output?.videoUrl ? state.output : undefined;
+  const final = state.output?.videoUrl && isPlayed(state.render?.format) ? state.output : undefined;
   return final ?? state.preview ?? state.finished ?? undefined;
 }

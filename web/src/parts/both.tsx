@@ -263,7 +263,7 @@ function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, sta
       {curve ? (
         <Curve values={curve} seek={(to) => moved.seek(Math.min(to, frames - 1) / fps)} />
       ) : (
-        <p role="status" className="flex min-h-14 items-center text-xs text-muted">
+        <p role="status" className="flex min-h-14 items-center text-xs text-muted wrap-anywhere">
           {unsaid ? `Frame by frame they were not compared: ${unsaid}` : 'Comparing frame by frame…'}
         </p>
       )}
@@ -273,9 +273,10 @@ function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, sta
 }
 
 /** What a side is called. */
-export function nameOf({ number, take, title }: Side): string {
+export function nameOf({ number, take, title, kind, format }: Side): string {
   const what = title ?? (take ? `Take ${take}` : '');
-  return what ? `${what}, version ${number}` : `version ${number}`;
+  const version = what ? `${what}, version ${number}` : `version ${number}`;
+  return kind === 'final' ? `${version}, finished (${format ?? 'video'})` : version;
 }
 
 function wideOf({ a }: Pairing): number {

@@ -19,13 +19,17 @@ interface Shown {
   stale?: string | undefined;
   /** What else can be done with it. */
   tools?: ReactNode;
+  /** Where small frames of it are, or else there. */
+  sprites?: readonly string[];
   gone: () => void;
+  /** The browser does not play it, though it is there. */
+  refused?: () => void;
   /** What moves it, where somebody else wants to know of that. */
   reel?: Reel;
 }
 
 /** A video, moved by frames as the live page is. */
-export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, gone, reel: given }: Shown) {
+export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, sprites, gone, refused, reel: given }: Shown) {
   const video = useRef<HTMLVideoElement>(null);
   const reel = useMemo(() => given ?? new Reel(fps), [given, fps]);
   const { time, playing } = useSyncExternalStore(reel.watch, () => reel.shown);
@@ -40,12 +44,13 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
   );
   const length = duration || real;
   const failed = () =>
-    void fetch(src, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => status === 404 && gone(), () => undefined); // prettier-ignore
+    void fetch(src, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => (status === 404 ? gone() : refused?.()), () => undefined); // prettier-ignore
   return (
     <Screen
       wide={wide}
       scenes={scenes}
       name={name}
+      sprites={sprites}
       moved={{ time, duration: length, fps, playing, seek: reel.seek, play: reel.play, pause: reel.pause }}
       still={() => pictureOf(video.current, src)}
       tools={

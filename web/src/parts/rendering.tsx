@@ -1,28 +1,31 @@
 import { useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView } from '../api/client';
+import { canBeTransparent } from '../api/finals';
 import type { Send } from '../screens/session';
 import { Button } from './button';
 
 type Options = Required<Schemas['RenderOptions']>;
+type Chosen = Omit<Options, 'transparent'>;
 
-const USUAL: Options = { resolution: '1080p', fps: 60, format: 'mp4' };
-const CHOICES: { [K in keyof Options]: [value: Options[K], words: string][] } = {
+const USUAL: Options = { resolution: '1080p', fps: 60, format: 'mp4', transparent: false };
+const CHOICES: { [K in keyof Chosen]: [value: Chosen[K], words: string][] } = {
   resolution: [['720p', '720p'], ['1080p', '1080p'], ['4k', '4K']],
   fps: [[30, '30 fps'], [60, '60 fps']],
-  format: [['mp4', 'mp4'], ['webm', 'webm']],
+  format: [['mp4', 'mp4'], ['webm', 'webm'], ['mov', 'mov (ProRes)'], ['gif', 'gif']],
 }; // prettier-ignore
 const LABELS = { resolution: 'Size', fps: 'Frames per second', format: 'Format' };
 
 /** The final video's size, rate and format, and the button that has it made so. */
 export function Rendering({ session, send, busy, again = false }: { session: SessionView; send: Send; busy: boolean; again?: boolean }) {
   const usual: Options = { ...USUAL, ...session.state.render };
-  const [chosen, setChosen] = useState(usual);
+  const [wanted, setWanted] = useState(usual);
+  const chosen = possible(wanted);
   const same = (Object.keys(usual) as (keyof Options)[]).every((name) => chosen[name] === usual[name]);
   const named = `${chosen.resolution === '4k' ? '4K' : chosen.resolution} at ${chosen.fps} fps`;
   const render = () => void (same && !again ? send('accept') : send('render', chosen));
   useAct(!busy && `Render ${named}`, render);
-  const choice = <K extends keyof Options>(name: K) => (
+  const choice = <K extends keyof Chosen>(name: K) => (
     <select
       key={name}
       aria-label={LABELS[name]}
@@ -30,11 +33,11 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
       value={String(chosen[name])}
       onChange={({ target }) => {
         const found = CHOICES[name].find(([value]) => String(value) === target.value);
-        if (found) setChosen({ ...chosen, [name]: found[0] });
+        if (found) setWanted({ ...wanted, [name]: found[0] });
       }}
     >
       {CHOICES[name].map(([value, words]) => (
-        <option key={words} value={String(value)}>
+        <option key={words} value={String(value)} disabled={name === 'fps' && chosen.format === 'gif' && value !== chosen.fps}>
           {words}
         </option>
       ))}
@@ -42,10 +45,28 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
   );
   return (
     <div className="space-y-3">
-      <div className="flex flex-wrap gap-2">{(['resolution', 'fps', 'format'] as const).map((name) => choice(name))}</div>
+      <div className="flex flex-wrap items-center gap-2">
+        {(['resolution', 'fps', 'format'] as const).map((name) => choice(name))}
+        {canBeTransparent(chosen.format) && (
+          <label className="flex min-h-10 cursor-pointer items-center gap-2.5 px-1 text-sm" title="What the page leaves transparent stays so">
+            <input
+              type="checkbox"
+              className="size-4 accent-(--accent)"
+              checked={chosen.transparent}
+              onChange={({ target }) => setWanted({ ...wanted, transparent: target.checked })}
+            />
+            Transparent
+          </label>
+        )}
+      </div>
       <Button kind={again ? 'plain' : 'main'} onClick={render} disabled={busy}>
         Render {named}
       </Button>
     </div>
   );
+}
+
+/** What can be made of what is wanted: a gif has 30 frames a second, and mp4 has no place for transparency. */
+function possible(wanted: Options): Options {
+  return { ...wanted, fps: wanted.format === 'gif' ? 30 : wanted.fps, transparent: wanted.transparent && canBeTransparent(wanted.format) };
 }

@@ -28,13 +28,15 @@ interface Props {
   clear?: (isClear: boolean) => void;
   pick?: (x: number, y: number) => Promise<Picked | undefined>;
   tools?: ReactNode;
+  /** Where small frames of it are, or else there. */
+  sprites?: readonly string[] | undefined;
 }
 
 const NONE: readonly Draft[] = [];
 const unheard = () => () => {};
 
 /** The picture with all that moves it, together on the whole screen where somebody wants that. */
-export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, name, clear, pick, tools }: Props) {
+export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, name, clear, pick, tools, sprites }: Props) {
   const whole = useRef<HTMLDivElement>(null);
   const toggler = useRef(() => {});
   const ranged = useRef<Range>(undefined);
@@ -136,6 +138,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
           ranged={ranged}
           marks={notes.map(({ time }) => time)}
           stage={whole}
+          looked={sprites && { sprites, wide }}
           end={
             <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
               <Maximize aria-hidden className="size-4" />

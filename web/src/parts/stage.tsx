@@ -2,6 +2,7 @@ import { CircleDashed, Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
+import { isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
 import { fileName } from '../api/words';
@@ -32,12 +33,13 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
   const isLive = wantsLive && canBeLive;
-  const final = state.output?.videoUrl ? state.output : undefined;
+  const made = state.output?.videoUrl ? state.output : undefined;
+  const final = isPlayed(state.render?.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
   const todos = state.execution?.todos ?? [];
-  const isOld = Boolean(shown) && !final && state.phase === 'executing';
+  const isOld = Boolean(shown) && !made && state.phase === 'executing';
   const now = versions.find(({ current }) => current)?.number;
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
   useAct(canBeLive && !version && (isLive ? 'Back to the video' : 'See it live'), () => wantLive(!isLive));
@@ -61,10 +63,15 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
           scenes={scenes}
           wide={wide}
+          sprites={spritesOf(session.id, state.preview?.jobId, shown.jobId)}
           stale={isOld ? (now ? `v${now} — v${next} is being made` : 'As it was before; a new one is being made') : undefined}
           tools={live}
           gone={() => setGone(shown.jobId ?? '')}
         />
+      ) : made && !final ? (
+        <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
+          <img src={`/v1/sessions/${session.id}/thumbnail?job=${made.jobId}`} alt="A frame of the finished video" className="size-full object-contain" />
+        </div>
       ) : scenes.length > 0 && !shown?.jobId ? (
         <Storyboard scenes={scenes} todos={todos} wide={wide} />
       ) : (
@@ -81,6 +88,11 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
       {wasAlone && !isLive && (
         <p role="status" className="text-sm text-muted">
           Nobody was here for half an hour: the live page was left, so that its session may sleep.
+        </p>
+      )}
+      {made && !final && !isLive && (
+        <p className="text-sm text-muted">
+          {isThere ? 'This is the preview: a' : 'A'} {state.render?.format} is to be downloaded, since browsers do not play it here.
         </p>
       )}
       {progress && progress.percent < 100 && (
@@ -119,6 +131,7 @@ const NO_SCENES: Schemas['Plan']['scenes'] = [];
 function Older({ session, version, wide }: { session: SessionView; version: VersionView; wide: number }) {
   const [gone, setGone] = useState(false);
   const [plays, setPlays] = useState(false);
+  const [refused, setRefused] = useState(false);
   const name = `${fileName(titleOf(session))}-v${version.number}`;
   const page = <Switch plays={plays} title="The page as it was built then; nothing is started for it" toggle={() => setPlays(!plays)} />;
   return (
@@ -131,7 +144,9 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
         </div>
       ) : (
         <Video
-          src={version.finalUrl ?? version.videoUrl}
+          src={(!refused && version.finalUrl) || version.videoUrl}
+          sprites={spritesOf(session.id, version.jobId)}
+          refused={() => setRefused(true)}
           poster={version.thumbnailUrl}
           label={`Version ${version.number}`}
           name={name}
@@ -161,6 +176,11 @@ function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggl
       <span className="@max-[52rem]:sr-only">{plays ? 'Back to the video' : 'See it live'}</span>
     </button>
   );
+}
+
+/** Where small frames of a film are, the preview's first: they take less to be made, but a preview is not kept for ever. */
+function spritesOf(sessionId: string, ...jobIds: readonly (string | null | undefined)[]): string[] {
+  return [...new Set(jobIds)].flatMap((jobId) => (jobId ? [`/v1/sessions/${sessionId}/jobs/${jobId}/sprite.jpg`] : []));
 }
 
 function ratio(aspect: string | null | undefined): number {

@@ -1,9 +1,19 @@
-import { type KeyboardEvent, type PointerEvent, useState } from 'react';
+import { type CSSProperties, type KeyboardEvent, type PointerEvent, useEffect, useState } from 'react';
 import type { Range } from '../api/moved';
+import { type Grid, gridOf, placeIn } from '../api/sprite';
 import { frameAt, mark, ruled, timecode } from '../api/timecode';
 
 /** Half of the thumb's width: a slider's ends are where its thumb can be, and everything over it stands with that. */
 const INSET_PX = 3;
+/** How wide a small frame is, or how high where it is upright. */
+const SMALL_PX = 160;
+const NOWHERE: readonly string[] = [];
+
+/** Where small frames of a video are, or else there, and how wide they are beside their height. */
+export interface Looked {
+  sprites: readonly string[];
+  wide: number;
+}
 
 interface Props {
   frame: number;
@@ -17,11 +27,13 @@ interface Props {
   marks: readonly number[];
   go: (frame: number) => void;
   keys: (event: KeyboardEvent) => void;
+  looked?: Looked | undefined;
 }
 
-/** Where one is: a slider under its seconds; a pointer over it says which frame and time are there. */
-export function Timeline({ frame, frames, duration, fps, said, range, marks, go, keys }: Props) {
+/** Where one is: a slider under its seconds; a pointer over it shows which frame and time are there. */
+export function Timeline({ frame, frames, duration, fps, said, range, marks, go, keys, looked }: Props) {
   const [over, setOver] = useState<number>();
+  const sprite = useSprite(looked?.sprites, duration, over !== undefined);
   const last = Math.max(1, frames - 1);
   const place = (at: number) => `calc(${INSET_PX}px + ${Math.min(1, at / last)} * (100% - ${2 * INSET_PX}px))`;
   const { labels, ticks } = ruled(duration);
@@ -78,12 +90,40 @@ export function Timeline({ frame, frames, duration, fps, said, range, marks, go,
       {over !== undefined && (
         <span
           aria-hidden
-          className="pointer-events-none absolute -top-3 z-10 -translate-x-1/2 rounded-md bg-text px-1.5 py-1 text-xs leading-none whitespace-nowrap text-ground tabular-nums"
-          style={{ left: `clamp(3.5rem, ${place(over)}, 100% - 3.5rem)` }}
+          className="pointer-events-none absolute top-2 z-10 flex -translate-x-1/2 -translate-y-full flex-col items-center gap-1"
+          style={{ left: `clamp(${sprite ? 5.5 : 3.5}rem, ${place(over)}, 100% - ${sprite ? 5.5 : 3.5}rem)` }}
         >
-          {timecode(over / fps)} · f {over}
+          {sprite && looked && <Small {...sprite} wide={looked.wide} at={over / frames} />}
+          <span className="rounded-md bg-text px-1.5 py-1 text-xs leading-none whitespace-nowrap text-ground tabular-nums">
+            {timecode(over / fps)} · f {over}
+          </span>
         </span>
       )}
     </div>
   );
+}
+
+/** Small frames, as soon as they are there: they are asked for once somebody looks. */
+function useSprite(addresses: readonly string[] = NOWHERE, duration: number, isWanted: boolean): { url: string; grid: Grid } | undefined {
+  const [there, setThere] = useState<string>();
+  const [missing, setMissing] = useState(NOWHERE);
+  const grid = gridOf(duration);
+  const address = addresses.find((each) => !missing.includes(each));
+  const url = address && `${address}?count=${grid.count}&w=${SMALL_PX}`;
+  useEffect(() => {
+    if (!isWanted || !address || !url || there === url) return;
+    const picture = new Image();
+    picture.onload = () => setThere(url);
+    picture.onerror = () => setMissing((before) => [...before, address]);
+    picture.src = url;
+    return () => {
+      picture.onload = picture.onerror = null;
+    };
+  }, [isWanted, address, url, there]);
+  return url && there === url ? { url, grid } : undefined;
+}
+
+function Small({ url, grid, wide, at }: { url: string; grid: Grid; wide: number; at: number }) {
+  const style: CSSProperties = { backgroundImage: `url("${url}")`, aspectRatio: wide, ...(wide < 1 ? { height: SMALL_PX } : { width: SMALL_PX }), ...placeIn(grid, at) };
+  return <span data-small className="block rounded-lg border border-line bg-sunken shadow-sm" style={style} />;
 }

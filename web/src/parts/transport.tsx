@@ -7,7 +7,7 @@ import { sceneBeside } from '../api/scenes';
 import { firstFrame, frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
 import { Scenes } from './scenes';
-import { Timeline } from './timeline';
+import { type Looked, Timeline } from './timeline';
 
 export const ICON =
   'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text disabled:opacity-50';
@@ -38,10 +38,12 @@ interface Props {
   children?: ReactNode;
   /** What is at the end, however narrow it is. */
   end?: ReactNode;
+  /** Where small frames of it are, and how wide they are beside their height. */
+  looked?: Looked | undefined;
 }
 
 /** Play, at any speed and in both directions, a part or all of it; go to a frame by slider, steps or scenes, or by typing where. */
-export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], stage, children, end }: Props) {
+export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], stage, children, end, looked }: Props) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
@@ -129,6 +131,7 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
         marks={marks}
         go={go}
         keys={keys}
+        looked={looked}
       />
       {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(firstFrame(to, fps))} />}
       <div className="flex flex-wrap items-center gap-x-1 gap-y-1 @min-[26rem]:gap-x-3">

@@ -1,7 +1,9 @@
-import { Check, Circle, CircleDashed, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
+import { Check, Circle, CircleDashed, Columns2, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
+import { Link } from 'wouter';
 import type { SessionView } from '../api/client';
+import { finalName, isPlayed, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
@@ -232,7 +234,7 @@ function Preview({ session, send, busy }: Props) {
 }
 
 function Result({ session, send, busy }: Props) {
-  const { output, execution } = session.state;
+  const { output, execution, preview, render } = session.state;
   const link = useRef<HTMLAnchorElement>(null);
   const download = () => link.current?.click();
   useKey('d', download);
@@ -246,7 +248,7 @@ function Result({ session, send, busy }: Props) {
         It is finished
       </h2>
       <p className="text-sm text-muted">
-        {[output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
+        {[render && (render.transparent ? `${render.format}, transparent` : render.format), output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
       </p>
       <a
         ref={link}
@@ -263,6 +265,15 @@ function Result({ session, send, busy }: Props) {
         <Image aria-hidden className="size-4" /> Poster
       </a>
       <Share sessionId={session.id} job={output.jobId ?? undefined} />
+      {preview && isPlayed(render?.format) && (
+        <Link
+          href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`}
+          className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+        >
+          <Columns2 aria-hidden className="size-4" /> Beside its preview
+        </Link>
+      )}
+      <Finals session={session} />
       {files.length > 0 && <Written sessionId={session.id} paths={files} />}
       <details className="text-sm">
         <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>
@@ -271,6 +282,35 @@ function Result({ session, send, busy }: Props) {
         </div>
       </details>
       <p className="text-sm text-muted">Something to change? Say it below.</p>
+    </section>
+  );
+}
+
+/** What else this was rendered to, to be downloaded as well. */
+function Finals({ session }: { session: SessionView }) {
+  const { output, preview } = session.state;
+  const finals = useFinals(session).filter(({ id, bundle }) => id !== output?.jobId && bundle === preview?.bundle);
+  if (finals.length === 0) return null;
+  return (
+    <section aria-labelledby="finals" className="space-y-1">
+      <h3 id="finals" className="text-sm font-medium">
+        Rendered before
+      </h3>
+      <ul className="-mx-3 text-sm">
+        {finals.map((each) => (
+          <li key={each.id}>
+            <a
+              href={`${each.videoUrl}&download=true`}
+              className="flex min-h-9 items-center gap-2 rounded-xl px-3 py-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
+            >
+              <Download aria-hidden className="size-4 shrink-0" />
+              <span className="sr-only">Download </span>
+              <span className="min-w-0 flex-1 wrap-anywhere">{finalName(each)}</span>
+              {each.fileSize && <span>{bytes(each.fileSize)}</span>}
+            </a>
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }

@@ -1,14 +1,18 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { ArrowLeft, ArrowLeftRight, Check, Columns2, Contrast, Film, FlipHorizontal2, Radio, SquareSplitHorizontal } from 'lucide-react';
+import { ArrowLeft, ArrowLeftRight, Check, Columns2, Contrast, Film, FlipHorizontal2, Palette, Radio, SquareSplitHorizontal } from 'lucide-react';
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
-import { ask, command, Problem, type Schemas, type SessionView } from '../api/client';
+import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
+import { finalName, isPlayed, useFinals } from '../api/finals';
 import { useGroup, useSession } from '../api/hooks';
+import { coloursOf, wordsFor } from '../api/palette';
+import type { RenderSummary } from '../api/renders';
 import { useVersions } from '../api/versions';
 import { type Mode, nameOf, Pages, type Pairing, type Side, Videos } from '../parts/both';
 import { Button } from '../parts/button';
 import { useKey } from '../parts/keys';
 import { Said } from '../parts/said';
+import { takesChanges } from '../parts/talk';
 import { titleOf } from '../parts/title';
 import { Missing } from './missing';
 
@@ -62,7 +66,7 @@ export function Compare({ id }: { id: string }) {
       <div className="mt-5">
         <Said problem={found.error} />
         {found.data ? (
-          <Both key={`${found.data.a.videoUrl} ${found.data.b.videoUrl}`} id={id} pair={found.data} mode={mode} time={Number(params.get('t') ?? 0) || 0} keep={(t) => set({ t })} />
+          <Both key={`${found.data.a.videoUrl} ${found.data.b.videoUrl}`} session={session} pair={found.data} mode={mode} time={Number(params.get('t') ?? 0) || 0} keep={(t) => set({ t })} />
         ) : (
           !found.error && <p className="py-16 text-muted">{a && b ? 'One moment…' : 'Choose what to compare.'}</p>
         )}
@@ -74,12 +78,14 @@ export function Compare({ id }: { id: string }) {
 function Choice({ name, session, chosen, side, choose }: { name: 'A' | 'B'; session: SessionView; chosen: string; side: Side | undefined; choose: (to: string) => void }) {
   const versions = useVersions(session.id);
   const takes = (useGroup(session.state.group).data?.sessions ?? []).filter(({ videoUrl }) => videoUrl).toReversed();
-  const known = versions.some(({ id }) => id === chosen) || takes.some(({ id }) => id === chosen);
+  const finals = useFinals(session).filter(({ format }) => isPlayed(format));
+  const named = versions.find(({ jobId }) => jobId === chosen)?.id ?? chosen;
+  const known = [...versions, ...finals, ...takes].some(({ id }) => id === named);
   return (
     <label className={`min-w-0 ${name === 'A' ? 'max-sm:w-[calc(100%-3.5rem)]' : 'max-sm:w-full'}`}>
       <span className="mb-1 block text-sm text-muted">{name}</span>
-      <select className="min-h-11 w-full truncate rounded-xl border border-line-strong bg-panel pr-9 pl-3.5 sm:w-60" value={chosen} onChange={({ target }) => choose(target.value)}>
-        {!known && <option value={chosen}>{side ? nameOf(side) : 'Choose…'}</option>}
+      <select className="min-h-11 w-full truncate rounded-xl border border-line-strong bg-panel pr-9 pl-3.5 sm:w-60" value={named} onChange={({ target }) => choose(target.value)}>
+        {!known && <option value={named}>{side ? nameOf(side) : 'Choose…'}</option>}
         <optgroup label="Versions">
           {versions.map((each) => (
             <option key={each.id} value={each.id}>
@@ -87,6 +93,15 @@ function Choice({ name, session, chosen, side, choose }: { name: 'A' | 'B'; sess
             </option>
           ))}
         </optgroup>
+        {finals.length > 0 && (
+          <optgroup label="Finished videos">
+            {finals.map((each) => (
+              <option key={each.id} value={each.id}>
+                {[numberOf(each, versions), finalName(each)].filter(Boolean).join(': ')}
+              </option>
+            ))}
+          </optgroup>
+        )}
         {takes.length > 0 && (
           <optgroup label="Takes of the same prompt">
             {takes.map((each) => (
@@ -123,7 +138,8 @@ function Modes({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {
 }
 
 /** The picture of both, what moves it, and which of them is kept: of their videos, or of their pages. */
-function Both({ id, pair, mode, time, keep }: { id: string; pair: Pairing; mode: Mode; time: number; keep: (t: string) => void }) {
+function Both({ session, pair, mode, time, keep }: { session: SessionView; pair: Pairing; mode: Mode; time: number; keep: (t: string) => void }) {
+  const { id } = session;
   const [live, setLive] = useState(false);
   const curve = useQuery<Schemas['DifferenceCurve'], Problem>({
     queryKey: ['differences', id, pair.a.videoUrl, pair.b.videoUrl],
@@ -150,34 +166,42 @@ function Both({ id, pair, mode, time, keep }: { id: string; pair: Pairing; mode:
         </p>
       )}
       <div className="grid gap-4 pt-2 md:grid-cols-2">
-        <Keep name="A" id={id} side={pair.a} />
-        <Keep name="B" id={id} side={pair.b} />
+        <Keep name="A" session={session} side={pair.a} />
+        <Keep name="B" session={session} side={pair.b} />
       </div>
     </div>
   );
 }
 
-/** What it is, and to go on with it: a version of this session is gone to, another session is gone on with. */
-function Keep({ name, id, side }: { name: 'A' | 'B'; id: string; side: Side }) {
+/**
+ * What it is, and to go on with it: a version of this session is gone to, another session is gone on with; or what this session shows
+ * takes its colours.
+ */
+function Keep({ name, session: { id, state }, side }: { name: 'A' | 'B'; session: SessionView; side: Side }) {
   const client = useQueryClient();
   const [, go] = useLocation();
   const [problem, setProblem] = useState<Problem>();
   const [busy, setBusy] = useState(false);
-  const keep = async () => {
+  const isOwn = side.sessionId === id;
+  const lends = !(isOwn && side.current) && Boolean(state.preview) && takesChanges(state);
+  const send = async (name: 'rewind' | 'changes', body: object) => {
+    await command(await ask<SessionView>(`/v1/sessions/${id}`), name, body);
+    await client.invalidateQueries({ queryKey: ['session', id] });
+  };
+  const goOn = async (to: string, first?: () => Promise<void>) => {
     setBusy(true);
+    setProblem(undefined);
     try {
-      if (side.sessionId === id && !side.current) {
-        const session = await ask<SessionView>(`/v1/sessions/${id}`);
-        await command(session, 'rewind', { to: side.versionId });
-        await client.invalidateQueries({ queryKey: ['session', id] });
-      }
-      go(`/s/${side.sessionId}`);
+      await first?.();
+      go(`/s/${to}`);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       setProblem(error);
       setBusy(false);
     }
   };
+  const keep = () => goOn(side.sessionId, isOwn && !side.current ? () => send('rewind', { to: side.versionId }) : undefined);
+  const take = () => goOn(id, async () => send('changes', { feedback: wordsFor(await coloursOf(side), isOwn ? `version ${side.number}` : 'the other film') }));
   return (
     <section aria-label={name} className="card flex flex-wrap items-center gap-x-4 gap-y-3 p-4">
       <div className="min-w-0 flex-1 basis-48">
@@ -186,6 +210,11 @@ function Keep({ name, id, side }: { name: 'A' | 'B'; id: string; side: Side }) {
         </h2>
         <p className="line-clamp-2 text-sm text-muted wrap-anywhere">{side.asked}</p>
       </div>
+      {lends && (
+        <Button kind="quiet" disabled={busy} onClick={() => void take()} title="What is shown now is changed: it gets these colours">
+          <Palette aria-hidden className="size-4" /> Take the colours of {name}
+        </Button>
+      )}
       <Button disabled={busy} onClick={() => void keep()} title={side.current ? 'It is what is shown now' : 'Nothing is lost: the other stays a version'}>
         <Check aria-hidden className="size-4" /> Keep {name}
       </Button>
@@ -194,9 +223,16 @@ function Keep({ name, id, side }: { name: 'A' | 'B'; id: string; side: Side }) {
   );
 }
 
-/** What a side is asked for by: its version in this session, else its session. */
+/** What a side is asked for by: its version in this session, the job of a finished video, else its session. */
 function refOf(id: string, side: Side): string {
-  return side.sessionId === id ? side.versionId : side.sessionId;
+  if (side.sessionId !== id) return side.sessionId;
+  return side.kind === 'final' ? side.jobId : side.versionId;
+}
+
+/** Which version a finished video is of. */
+function numberOf({ bundle, videoUrl }: RenderSummary, versions: readonly VersionView[]): string {
+  const found = versions.find(({ finalUrl }) => finalUrl && finalUrl === videoUrl) ?? versions.find((each) => each.bundle === bundle);
+  return found ? `v${found.number}` : '';
 }
 
 function seconds(duration: number): string {

@@ -1,7 +1,9 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { Download } from 'lucide-react';
+import { type CSSProperties, type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Attempt } from '../api/attempt';
 import { ask, Problem, type Schemas } from '../api/client';
+import { isPlayed } from '../api/finals';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
 import { fileName, seconds } from '../api/words';
@@ -59,15 +61,19 @@ export function Embed({ token }: { token: string }) {
     <main className="h-dvh bg-black">
       <title>{`${title} · koda`}</title>
       <h1 className="sr-only">{title}</h1>
-      <video
-        src={video.videoUrl}
-        poster={video.thumbnailUrl}
-        controls
-        playsInline
-        preload="metadata"
-        aria-label={title}
-        className="size-full object-contain"
-      />
+      {isPlayed(video.format) ? (
+        <video
+          src={video.videoUrl}
+          poster={video.thumbnailUrl}
+          controls
+          playsInline
+          preload="metadata"
+          aria-label={title}
+          className="size-full object-contain"
+        />
+      ) : (
+        <img src={pictureOf(video)} alt={title} className="size-full object-contain" />
+      )}
     </main>
   );
 }
@@ -100,6 +106,8 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
   const fps = video.fps ?? USUAL_FPS;
   const reel = useMemo(() => new Reel(fps), [fps]);
   const name = title ?? UNTITLED;
+  const plays = isPlayed(video.format);
+  const wide = width && height ? width / height : 16 / 9;
   const told = [
     duration && seconds(duration),
     width && height && `${width} × ${height}`,
@@ -115,30 +123,50 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
             The link was revoked, or it has ended: the video cannot be seen any more.
           </p>
         )}
-        <Film
-          src={video.videoUrl}
-          poster={video.thumbnailUrl}
-          label={name}
-          name={fileName(name)}
-          duration={duration ?? 0}
-          fps={fps}
-          scenes={[]}
-          wide={width && height ? width / height : 16 / 9}
-          gone={() => void client.invalidateQueries({ queryKey: ['shared', token] })}
-          reel={reel}
-        />
+        {plays ? (
+          <Film
+            src={video.videoUrl}
+            poster={video.thumbnailUrl}
+            label={name}
+            name={fileName(name)}
+            duration={duration ?? 0}
+            fps={fps}
+            scenes={[]}
+            wide={wide}
+            gone={() => void client.invalidateQueries({ queryKey: ['shared', token] })}
+            reel={reel}
+          />
+        ) : (
+          <figure className="space-y-3">
+            <div className="picture checkered" style={{ '--wide': wide } as CSSProperties}>
+              <img src={pictureOf(video)} alt={name} className="size-full object-contain" />
+            </div>
+            <a
+              href={video.videoUrl}
+              download
+              className="inline-flex min-h-10 items-center gap-2 rounded-xl bg-accent px-4 py-2.5 font-medium text-on-accent hover:opacity-90"
+            >
+              <Download aria-hidden className="size-4" /> Download the {video.format}
+            </a>
+          </figure>
+        )}
         <div>
           <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{name}</h1>
           <p className="mt-1 text-sm text-muted tabular-nums">{told.filter(Boolean).join(' · ')}</p>
         </div>
       </div>
-      {comments && <Comments token={token} reel={reel} fps={fps} />}
+      {comments && <Comments token={token} reel={reel} fps={fps} hasMoments={plays} />}
     </div>
   );
 }
 
+/** What is seen of a video that browsers do not play: a gif moves by itself. */
+function pictureOf({ format, videoUrl, thumbnailUrl }: SharedVideo): string {
+  return format === 'gif' ? videoUrl : thumbnailUrl;
+}
+
 /** A place to say something of the video, or of the frame that is shown. */
-function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number }) {
+function Comments({ token, reel, fps, hasMoments }: { token: string; reel: Reel; fps: number; hasMoments: boolean }) {
   const { time } = useSyncExternalStore(reel.watch, () => reel.shown);
   const [text, setText] = useState('');
   const [name, setName] = useState(rememberedName);
@@ -163,7 +191,7 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
     event?.preventDefault();
     if (!text.trim() || isUnderWay.current) return;
     isUnderWay.current = true;
-    sending.mutate({ text, name, at: isOfMoment ? frame / fps : null }, { onSettled: () => (isUnderWay.current = false) });
+    sending.mutate({ text, name, at: hasMoments && isOfMoment ? frame / fps : null }, { onSettled: () => (isUnderWay.current = false) });
   };
   const keys = ({ key, ctrlKey, metaKey }: KeyboardEvent) => {
     if (key === 'Enter' && (ctrlKey || metaKey)) send();
@@ -189,10 +217,12 @@ function Comments({ token, reel, fps }: { token: string; reel: Reel; fps: number
           }}
           onKeyDown={keys}
         />
-        <label className="flex min-h-6 cursor-pointer items-center gap-2.5 text-sm tabular-nums">
-          <input type="checkbox" className="size-4 accent-(--accent)" checked={isOfMoment} onChange={({ target }) => setOfMoment(target.checked)} />
-          About this moment: {timecode(frame / fps)}
-        </label>
+        {hasMoments && (
+          <label className="flex min-h-6 cursor-pointer items-center gap-2.5 text-sm tabular-nums">
+            <input type="checkbox" className="size-4 accent-(--accent)" checked={isOfMoment} onChange={({ target }) => setOfMoment(target.checked)} />
+            About this moment: {timecode(frame / fps)}
+          </label>
+        )}
         <label className="block space-y-1.5">
           <span className="block text-sm font-medium">
             Your name <span className="font-normal text-muted">if you like</span>
