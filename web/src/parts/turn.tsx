@@ -1,7 +1,7 @@
 import { Check, Circle, CircleDashed, Columns2, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { useAct } from '../api/acts';
 import { Link } from 'wouter';
+import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
 import { finalName, isPlayed, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
