@@ -75,7 +75,7 @@ from typing import Any, cast
 from benchmarks import load, many_rows, scale_model, streams
 from benchmarks.contention import FPS, HEIGHT, SCENE, WIDTH, slower_together_pct
 from benchmarks.measured import table
-from benchmarks.parts import Parts
+from benchmarks.parts import PartsKept
 from benchmarks.raylets import OneCore, Raylets
 from benchmarks.scenes import bundle_of
 from benchmarks.unit_costs import UnitCosts, measure_unit_costs
@@ -268,7 +268,7 @@ async def kill_a_node(raylets: Raylets, bundle: Bundle, units: int) -> tuple[flo
     return elsewhere_s, await job
 
 
-async def lost_machines(parts: Parts, kills: int, losses: int) -> dict[str, Any]:
+async def lost_machines(parts: PartsKept, kills: int, losses: int) -> dict[str, Any]:
     """Have what a cluster is made of be lost; return the figures, none where we may make no networks.
 
     Args:
@@ -372,7 +372,7 @@ def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
     return verdicts
 
 
-async def measure(parts: Parts, *, quick: bool, kills: int, losses: int) -> tuple[dict[str, Any], UnitCosts]:
+async def measure(parts: PartsKept, *, quick: bool, kills: int, losses: int) -> tuple[dict[str, Any], UnitCosts]:
     """Measure everything but what the model says; see this module's words for the keys."""
     rendered = await parts.part("rendering on more nodes", lambda: _rendered(quick))
     rendered |= await parts.part("two renders that share nothing but the machine", lambda: _beside(quick))
@@ -481,7 +481,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     lost = len(BACK) + len(GONE) * asked.losses if _may_lose() else 0
     total = 3 if asked.quick else 4 + lost
-    parts = Parts(asked.json, resume=asked.resume, total=total)
+    parts = PartsKept(asked.json, resume=asked.resume, total=total)
     figures, costs = asyncio.run(measure(parts, quick=asked.quick, kills=asked.kills, losses=asked.losses))
     figures |= scale_model.figures(figures, costs, quick=asked.quick)[0]
     figures |= against_bars(figures)

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Parts"]
+__all__ = ["PartsKept"]
 
 
-class Parts:
+class PartsKept:
     """The parts of a measurement, each kept as soon as it is measured.
 
     Args:

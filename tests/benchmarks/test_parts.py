@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.parts import Parts
+from benchmarks.parts import PartsKept
 
 
 class Measured:
@@ -28,11 +28,11 @@ class Measured:
 
 async def test_a_measurement_that_was_stopped_goes_on_after_its_last_part(tmp_path: Path) -> None:
     file, first, second = tmp_path / "figures.json", Measured({"ms": 3}), Measured(RuntimeError("stopped"), {"ms": 4})
-    parts = Parts(file, resume=False, total=2)
+    parts = PartsKept(file, resume=False, total=2)
     assert await parts.part("first", first) == {"ms": 3}
     with pytest.raises(RuntimeError):
         await parts.part("second", second)
-    again = Parts(file, resume=True, total=2)
+    again = PartsKept(file, resume=True, total=2)
     assert [await again.part("first", first), await again.part("second", second)] == [{"ms": 3}, {"ms": 4}]
     assert (first.asked, second.asked) == (1, 2)
     again.finished()
@@ -41,14 +41,14 @@ async def test_a_measurement_that_was_stopped_goes_on_after_its_last_part(tmp_pa
 
 async def test_a_part_that_failed_is_measured_again(tmp_path: Path) -> None:
     file, lost = tmp_path / "figures.json", Measured(None, {"lost": 0})
-    assert await Parts(file, resume=False, total=1).part("lost", lost) is None
-    assert await Parts(file, resume=True, total=1).part("lost", lost) == {"lost": 0}
+    assert await PartsKept(file, resume=False, total=1).part("lost", lost) is None
+    assert await PartsKept(file, resume=True, total=1).part("lost", lost) == {"lost": 0}
 
 
 async def test_which_part_is_under_way_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
-    await Parts(file, resume=False, total=2).part("first", Measured(1))
-    parts = Parts(file, resume=True, total=2)
+    await PartsKept(file, resume=False, total=2).part("first", Measured(1))
+    parts = PartsKept(file, resume=True, total=2)
     await parts.part("first", Measured(1))
     await parts.part("second", Measured(2))
     said = capsys.readouterr().err.splitlines()
@@ -63,10 +63,10 @@ async def test_which_part_is_under_way_is_said(tmp_path: Path, capsys: pytest.Ca
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"nothing to resume in .*figures\.json\.parts: run this without --resume"):
-        Parts(tmp_path / "figures.json", resume=True, total=1)
+        PartsKept(tmp_path / "figures.json", resume=True, total=1)
 
 
 async def test_without_a_file_nothing_is_kept() -> None:
-    parts = Parts(None, resume=False, total=1)
+    parts = PartsKept(None, resume=False, total=1)
     assert await parts.part("first", Measured(1)) == 1
     parts.finished()
