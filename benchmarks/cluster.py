@@ -16,9 +16,10 @@ machine does both. Every run renders the same page anew, on workers that are war
   core), ``between`` (dispatch, storing), ``idle`` (a node without a task while others capture), ``alone`` (before the
   first task and after the last: reading the environment, joining, checking)
 - ``cores_slower_together_pct``: how much longer renders take that know nothing of each other, on two of this machine's
-  cores at once, than one alone (`benchmarks.contention`); ``possible_speedup``: what that leaves of two
+  cores at once, than one alone (`benchmarks.contention`); ``possible_speedup``: what that leaves of two; not with
+  ``--quick``
 - ``first_unit_on_new_node_s``: from Ray's knowing a node that joins in the middle of a job to the first unit that it
-  stored; none where the job was over before
+  stored; none where the job was over before, and not with ``--quick``
 - ``node_kill_unit_elsewhere_s``: from SIGKILL for a raylet and everything under it, in the middle of a unit, to that
   unit's being captured on another node that is free
 - ``same_frame_hash``: whether all runs captured the same frames
@@ -91,7 +92,7 @@ from koda_ray.types import new_id
 __all__ = ["BARS", "JobRun", "against_bars", "figures_of_losses", "main", "measure", "scaling"]
 
 USER = "local"
-UNITS, QUICK_UNITS = 48, 14
+UNITS, QUICK_UNITS = 48, 8
 ROUNDS = 3
 WARM_UNITS = 2
 FOLLOWERS = 1_000
@@ -375,9 +376,9 @@ def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
 async def measure(parts: PartsKept, *, quick: bool, kills: int, losses: int) -> tuple[dict[str, Any], UnitCosts]:
     """Measure everything but what the model says; see this module's words for the keys."""
     rendered = await parts.part("rendering on more nodes", lambda: _rendered(quick))
-    rendered |= await parts.part("two renders that share nothing but the machine", lambda: _beside(quick))
     told = rendered | ({} if quick else await lost_machines(parts, kills, losses))
     if not quick:
+        told |= await parts.part("two renders that share nothing but the machine", _beside)
         told |= await parts.part("asking much of one server", asked_much)
     costs = await parts.part("what a unit costs others", _unit_costs)
     return told, UnitCosts(**costs)
@@ -387,11 +388,10 @@ async def _unit_costs() -> dict[str, Any]:
     return asdict(await measure_unit_costs())
 
 
-async def _beside(quick: bool) -> dict[str, float]:
+async def _beside() -> dict[str, float]:
     """Have two cores render beside each other, as machines do that have nothing in common."""
     cores = sorted(os.sched_getaffinity(0))[:2]
-    units, rounds = (2, 1) if quick else (UNITS // 3, ROUNDS)
-    slower_pct = await asyncio.to_thread(slower_together_pct, cores, units=units, rounds=rounds)
+    slower_pct = await asyncio.to_thread(slower_together_pct, cores, units=UNITS // 3, rounds=ROUNDS)
     return {"cores_slower_together_pct": slower_pct, "possible_speedup": round(2 / (1 + slower_pct / 100), 3)}
 
 
@@ -413,7 +413,11 @@ async def _rendered(quick: bool) -> dict[str, Any]:
         for length in (units, units // 2):
             for _ in range(rounds):
                 await run(1, length)
-        joined_s, _, joined = await new_node(raylets, bundle, units)
+        joined_s, joined = None, None
+        if quick:  # so short a job is over before a node that joins has done anything
+            await asyncio.to_thread(raylets.add)
+        else:
+            joined_s, _, joined = await new_node(raylets, bundle, units)
         for _ in range(rounds):
             await run(2, units)
         if not quick:
@@ -423,7 +427,7 @@ async def _rendered(quick: bool) -> dict[str, Any]:
             for _ in range(rounds):
                 await run(4, units)
         elsewhere_s, killed = await kill_a_node(raylets, bundle, units if not quick else units // 2)
-    whole = [each for each in (*runs, joined, killed) if each.units == units]
+    whole = [each for each in (*runs, joined, killed) if each is not None and each.units == units]
     return {
         **scaling(runs, units),
         **({} if joined_s is None else {"first_unit_on_new_node_s": round(joined_s, 2)}),
@@ -480,7 +484,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(json.loads(asked.table.read_text()), BARS))
         return 0
     lost = len(BACK) + len(GONE) * asked.losses if _may_lose() else 0
-    total = 3 if asked.quick else 4 + lost
+    total = 2 if asked.quick else 4 + lost
     parts = PartsKept(asked.json, resume=asked.resume, total=total)
     figures, costs = asyncio.run(measure(parts, quick=asked.quick, kills=asked.kills, losses=asked.losses))
     figures |= scale_model.figures(figures, costs, quick=asked.quick)[0]

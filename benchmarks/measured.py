@@ -18,7 +18,7 @@ def table(figures: Mapping[str, Any], bars: Mapping[str, tuple[float, float]]) -
         figures: What `benchmarks.cluster` wrote.
         bars: By figure the least and the most that it shall be.
     """
-    parts = [_barred(figures, bars), _nodes(figures), _browsers(figures), _prices(figures)]
+    parts = [_barred(figures, bars), _nodes(figures), _beside(figures), _browsers(figures), _prices(figures)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -66,6 +66,16 @@ def _nodes(figures: Mapping[str, Any]) -> str:
         *(f"{cause.replace('_', ' ')}, %" for cause in _CAUSES),
     )
     return _rows(heads, map(row, figures.get("speedup", {})))
+
+
+def _beside(figures: Mapping[str, Any]) -> str:
+    if "possible_speedup" not in figures:
+        return ""
+    slower = f"{figures['cores_slower_together_pct']:g}"
+    return (
+        f"Two renders that know nothing of each other take {slower} % longer on two of this machine's cores at once than "
+        f"one alone: two nodes here come to {figures['possible_speedup']:g} at most."
+    )
 
 
 def _browsers(figures: Mapping[str, Any]) -> str:

@@ -98,6 +98,8 @@ def test_the_table_has_every_bar_and_what_was_measured() -> None:
         "model_1000_loss_pct": 1.5,
         "loss_band_pct": {"1000": [1.2, 1.9]},
         "dollars_per_1080p_minute": {"svg": {"m1": 0.01}},
+        "cores_slower_together_pct": 12.5,
+        "possible_speedup": 1.778,
     }
     lines = table(found | against_bars(found), BARS).splitlines()
     assert {name for name in BARS if any(line.startswith(f"| `{name}` |") for line in lines)} == BARS.keys()
@@ -107,6 +109,7 @@ def test_the_table_has_every_bar_and_what_was_measured() -> None:
     assert any(line.startswith("| 2 | 2 (2 to 2) | 1 (1 to 1) | 1.9 |") for line in lines)
     assert "| 1,000 | 1.5 (1.2 to 1.9) | idle 2 | 170.5 |" in lines
     assert "| svg | 0.0100 |" in lines
+    assert any("12.5 % longer" in line and "1.778 at most" in line for line in lines)
 
 
 def test_every_figure_with_a_bar_is_told_of() -> None:
