@@ -73,8 +73,8 @@ def _beside(figures: Mapping[str, Any]) -> str:
         return ""
     slower = f"{figures['cores_slower_together_pct']:g}"
     return (
-        f"Two renders that know nothing of each other take {slower} % longer on two of this machine's cores at once than "
-        f"one alone: two nodes here come to {figures['possible_speedup']:g} at most."
+        f"Two renders that know nothing of each other take {slower} % longer on two of this machine's cores at once "
+        f"than one alone: two nodes here come to {figures['possible_speedup']:g} at most."
     )
 
 
