@@ -162,6 +162,9 @@ class Work:
             duration=result.duration_s,
             resolution=f"{result.width}x{result.height}",
             file_size=result.size_bytes,
+            format=(state.render or RenderOptions()).format,
+            transparent=spec.alpha,
+            fps=spec.rate,
         )
         await self._core.commit(Batch(phase_commands=[Finished(output)]))
 
