@@ -164,7 +164,7 @@ class Work:
             file_size=result.size_bytes,
             format=(state.render or RenderOptions()).format,
             transparent=spec.alpha,
-            fps=spec.rate,
+            fps=round(result.frame_count / result.duration_s, 3),  # lower where it could not be made as asked
         )
         await self._core.commit(Batch(phase_commands=[Finished(output)]))
 
