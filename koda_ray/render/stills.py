@@ -106,7 +106,7 @@ async def _in_time(made: Coroutine[Any, Any, bytes]) -> bytes:
             return await made
     except TimeoutError:
         raise EncodeFailed(
-            f"the picture was not made in {_TIMEOUT_S:g} s and was given up: ask for fewer frames, or download the video"
+            f"the picture was not made in {_TIMEOUT_S:g} s and was given up: ask for fewer, or download the video"
         ) from None
 
 
