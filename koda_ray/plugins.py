@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from koda_ray.types import Model, Phase, RenderOptions, SessionOptions
+from koda_ray.video_formats import PLAYED_FORMATS
 
 __all__ = [
     "ANIMATION_GENERATOR",
@@ -183,12 +184,14 @@ def _field(model: type[BaseModel], name: str) -> FieldInfo:
     return model.model_fields[name]
 
 
-def _choice(id_: str, name: str, model: type[BaseModel], *, unit: str | None = None) -> PluginSetting:
-    """Return a setting whose options are those of a field, given by the last part of its id."""
+def _choice(
+    id_: str, name: str, model: type[BaseModel], *, unit: str | None = None, only: tuple[str, ...] | None = None
+) -> PluginSetting:
+    """Return a setting whose options are those of a field, given by the last part of its id; or only some of them."""
     field = _field(model, id_.rpartition(".")[2])
     plain = next((each for each in get_args(field.annotation) if get_args(each)), field.annotation)
     return PluginSetting(
-        id=id_, name=name, type="choice", unit=unit, options=get_args(plain), default=field.get_default()
+        id=id_, name=name, type="choice", unit=unit, options=only or get_args(plain), default=field.get_default()
     )
 
 
@@ -249,7 +252,7 @@ def animation_generator(sandbox: PersistentSandbox) -> AgentPlugin:
             _number("options.fps", "Frames per second", SessionOptions, unit="fps"),
             _choice("render.resolution", "Size of the video", RenderOptions),
             _choice("render.fps", "Frames per second of the video", RenderOptions, unit="fps"),
-            _choice("render.format", "Format of the video", RenderOptions),
+            _choice("render.format", "Format of the video", RenderOptions, only=PLAYED_FORMATS),
         ),
     )
 

@@ -263,7 +263,9 @@ class RenderOptions(Model):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        why = why_not(self.format, fps=self.fps, alpha=self.transparent, offered=get_args(FinalFormat))
+        why = why_not(
+            self.format, fps=self.fps, alpha=self.transparent, offered=get_args(FinalFormat), gif_fps=_GIF_FPS
+        )
         if why is not None:
             raise ValueError(why)
         return self
@@ -338,7 +340,11 @@ class Preview(Model):
 
 
 class Output(Model):
-    """The finished video; empty but for ``job_id`` while it is being rendered."""
+    """The finished video; empty but for ``job_id`` while it is being rendered.
+
+    ``format``, ``transparent`` and ``fps`` are what it is, whatever was asked for since; left out (it was
+    made before they were written), it is what was asked for last.
+    """
 
     job_id: str
     video_url: str | None = None
@@ -346,6 +352,9 @@ class Output(Model):
     duration: float | None = None
     resolution: str | None = None
     file_size: int | None = None
+    format: FinalFormat | None = Field(default=None, exclude_if=lambda told: told is None)
+    transparent: bool | None = Field(default=None, exclude_if=lambda told: told is None)
+    fps: float | None = Field(default=None, exclude_if=lambda told: told is None)
 
 
 class ErrorInfo(Model):
@@ -480,6 +489,13 @@ class NodeState(Model):
     updated_at: datetime = Field(default_factory=now)
     started_at: datetime | None = None
     completed_at: datetime | None = None
+
+    @property
+    def final_format(self) -> FinalFormat:
+        """What the finished video is."""
+        if self.output is not None and self.output.format is not None:
+            return self.output.format
+        return "mp4" if self.render is None else self.render.format
 
     @model_validator(mode="before")
     @classmethod

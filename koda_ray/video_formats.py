@@ -19,7 +19,12 @@ _GIF_MAX_FPS = 50
 
 
 def why_not(
-    format: VideoFormat, *, fps: float, alpha: bool, offered: Sequence[str] = get_args(VideoFormat)
+    format: VideoFormat,
+    *,
+    fps: float,
+    alpha: bool,
+    offered: Sequence[str] = get_args(VideoFormat),
+    gif_fps: int = _GIF_MAX_FPS,
 ) -> str | None:
     """Say why there is no such video, with the way out; None where there is.
 
@@ -28,11 +33,12 @@ def why_not(
         fps: Frames per second.
         alpha: Whether what is transparent shall stay so.
         offered: The formats that whoever asks may choose from.
+        gif_fps: The highest rate that they may choose for a gif.
     """
     if format == "gif" and fps > _GIF_MAX_FPS:
         return (
             f"fps {fps:g}: a gif counts in hundredths of a second and players slow down at less than two of "
-            f"them, so give at most {_GIF_MAX_FPS}"
+            f"them, so give at most {gif_fps}"
         )
     if alpha and format not in ALPHA_FORMATS:
         return f"{format} cannot be transparent: choose {one_of([each for each in ALPHA_FORMATS if each in offered])}"

@@ -418,6 +418,20 @@ def test_cancelling_another_render_leaves_the_finished_video() -> None:
     assert (kept.phase, kept.output) == ("complete", url)
 
 
+def test_a_video_stays_what_it_is_when_another_format_is_not_made_after_all() -> None:
+    shown = Output(job_id="job_f", video_url="/video", duration=5, format="mp4", transparent=False, fps=60)
+    done = walk(
+        fresh(), Start("a ball"), Propose(PLAN), Accept(), Previewed(preview()), Accept("job_f"), Finished(shown)
+    )
+    kept = walk(done, Render(RenderOptions(format="gif", transparent=True), "job_gif"), Cancel())
+    assert (kept.phase, kept.output, kept.final_format) == ("complete", shown, "mp4")
+    assert kept.render == RenderOptions(format="gif", transparent=True), "it is what was asked for last"
+    before = kept.model_copy(update={"output": Output(job_id="job_f", video_url="/video"), "render": None})
+    assert before.final_format == "mp4"
+    asked = before.model_copy(update={"render": RenderOptions(format="webm")})
+    assert asked.final_format == "webm", "made before a video said what it is"
+
+
 def test_a_call_that_waits_for_agreement_holds_the_work_until_it_is_decided() -> None:
     working = walk(fresh(prompt="a ball"), Start(), Propose(PLAN), Accept(""))
     waits = walk(working, AskAgreement(CALL))

@@ -45,7 +45,7 @@ def test_a_final_is_what_was_asked_for_or_refused_with_the_way_out(form: FinalFo
 
 def test_a_gif_is_not_as_fast_as_a_video() -> None:
     assert RenderOptions.model_validate({"format": "gif"}).fps == 30
-    with pytest.raises(ValidationError, match=r"fps 60: a gif counts .* so give at most 50"):
+    with pytest.raises(ValidationError, match=r"fps 60: a gif counts .* so give at most 30"):
         RenderOptions(format="gif", fps=60)
 
 

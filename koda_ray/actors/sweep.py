@@ -45,6 +45,7 @@ from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import Storage, Stored
 from koda_ray.state.store import Store
 from koda_ray.types import now
+from koda_ray.video_formats import PLAYED_FORMATS
 
 __all__ = ["PASS_SIZE", "REST", "Retention", "Sweep"]
 
@@ -341,14 +342,20 @@ class Sweep:
     async def _watched(self, user_id: str) -> set[str]:
         """Return the folders of videos that somebody is to judge, or that are final; kept until it is looked up anew.
 
-        A preview is to be judged until there is a final video of it, and for as long as a link shows it.
+        A preview is to be judged until there is a final video of it that browsers play, for which it stands in
+        otherwise, and for as long as a link shows it.
         """
         if self._looked_at is None or self._looked_at[0] != user_id:
             sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
             judged = {
                 row.state.preview.job_id
                 for row in sessions
-                if row.state.preview is not None and (row.owes is not None or row.state.phase != "complete")
+                if row.state.preview is not None
+                and (
+                    row.owes is not None
+                    or row.state.phase != "complete"
+                    or row.state.final_format not in PLAYED_FORMATS
+                )
             }
             judged |= await self._store.shared_jobs(user_id, at=self._clock())
             shown = set[str]()

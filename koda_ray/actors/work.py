@@ -166,6 +166,9 @@ class Work:
             duration=result.duration_s,
             resolution=f"{result.width}x{result.height}",
             file_size=result.size_bytes,
+            format=(state.render or RenderOptions()).format,
+            transparent=spec.alpha,
+            fps=round(result.frame_count / result.duration_s, 3),  # lower where it could not be made as asked
         )
         await self._core.commit(Batch(phase_commands=[Finished(output)]))
 

@@ -13,7 +13,7 @@ class VideoFrames(Transport):
     """The part of the client that looks into videos."""
 
     async def frame(self, session_id: str, job_id: str, frame: int, *, width_px: int = 640) -> bytes:
-        """Get a frame of a session's video as a JPEG, also of one that is being rendered.
+        """Get a frame of a session's finished video as a JPEG.
 
         Args:
             session_id: The session.
@@ -23,6 +23,7 @@ class VideoFrames(Transport):
 
         Raises:
             NotFound: There is no such job or frame, or none yet (VIDEO_NOT_READY).
+            InvalidInput: It would take too much: VIDEO_TOO_LONG, or VIDEO_TOO_LARGE.
             LimitReached: As many pictures are being made for you as may be.
         """
         return await self._picture(f"{_job(session_id, job_id)}/frames/{frame}.jpg", w=width_px)

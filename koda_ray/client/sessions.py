@@ -361,7 +361,12 @@ class KodaClient(PageRenders, VideoFrames, SharedLinks, OwnSandboxes, OwnProcess
         return await self._get(f"{_session(session_id)}/compare", ComparedView, params={"a": a, "b": b})
 
     async def differences(self, session_id: str, a: str, b: str) -> DifferenceCurve:
-        """Read by how much two versions differ, frame by frame; which takes a while the first time. Raises as above."""
+        """Read by how much two versions differ, frame by frame; which takes a while the first time.
+
+        Raises:
+            NotFound: As `compare` does.
+            InvalidInput: A final is transparent, or longer than two minutes (NOT_COMPARED).
+        """
         path = f"{_session(session_id)}/compare/differences"
         return await self._get(path, DifferenceCurve, params={"a": a, "b": b})
 

@@ -117,8 +117,10 @@ async def _fetch(
 ) -> Saved:
     saved = Saved(folder)
     if state.output is not None and state.output.video_url is not None:
-        name = f"video.{'mp4' if state.render is None else state.render.format}"
-        saved.files[name] = await client.download(view.session_id, folder / name, kind="final", on_bytes=on_bytes)
+        name, job_id = f"video.{state.final_format}", state.output.job_id
+        saved.files[name] = await client.download(
+            view.session_id, folder / name, kind="final", job=job_id, on_bytes=on_bytes
+        )
     else:
         saved.missing.append("video")
     if state.preview is not None:

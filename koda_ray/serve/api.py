@@ -183,7 +183,7 @@ def create_app(
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.bodies = bodies
     app.state.comparing = Comparing()
-    app.state.pictures = DecodingTurns("pictures of videos", most=frames.DECODED_AT_ONCE)
+    app.state.pictures = DecodingTurns("pictures of videos", most=frames.MOST_WAITING, at_once=2)
     app.state.parts = Parts(deps)
     app.state.providers = providers
     problem.install(app)

@@ -63,16 +63,17 @@ class Comparing:
 
         Raises:
             NotFound: A video is not there any more, or who was to hold the answer is not.
+            InvalidInput: A video is too large to be fetched.
             LimitReached: Too many of the user's questions wait.
             Missing: FFmpeg is not installed.
             EncodeFailed: A video cannot be decoded.
         """
         with suppress(NotFound, ValidationError):
             return _VALUES.validate_json(await storage.get(key))
-        async with self._turns.turn(user_id):
+        async with self._turns.place(user_id) as turn:
             with suppress(NotFound, ValidationError):  # asked twice at once
                 return _VALUES.validate_json(await storage.get(key))
-            async with as_file(storage, videos.one) as one, as_file(storage, videos.other) as other:
+            async with as_file(storage, videos.one) as one, as_file(storage, videos.other) as other, turn:
                 found = await frame_differences(one, other, fps=videos.fps)
             data = _VALUES.dump_json(found)
             await hold({key: len(data)})

@@ -224,7 +224,7 @@ def session_summary(row: SessionRecord) -> SessionSummary:
     state = row.state
     todos = state.execution.todos if state.execution else ()
     final = state.output if state.output is not None and state.output.video_url is not None else None
-    played = final if state.render is None or state.render.format in PLAYED_FORMATS else None
+    played = final if state.final_format in PLAYED_FORMATS else None
     made, pictured = played or state.preview or final, final or state.preview
     return SessionSummary(
         id=row.id,

@@ -92,7 +92,8 @@ class ComparedSide(Model):
     """One of two versions that are compared: its session's ``title`` and ``take``, its ``number`` there, its video.
 
     ``duration`` is in seconds, ``width`` and ``height`` as planned, in pixels; ``current`` says that its session shows
-    it now. ``job_id`` made the video: the version's preview, or a ``final`` of it in ``format``.
+    it now. ``job_id`` made the video: the version's preview, or a ``final`` of it in ``format``; of an older
+    server all of that is left out.
     """
 
     session_id: str
@@ -106,11 +107,12 @@ class ComparedSide(Model):
     fps: float
     width: int | None
     height: int | None
-    job_id: str
-    kind: Literal["preview", "final"]
-    format: str | None
     video_url: str
     thumbnail_url: str
+    job_id: str = ""
+    kind: Literal["preview", "final"] = "preview"
+    format: str | None = None
+    transparent: bool = False
 
 
 class ComparedView(Model):

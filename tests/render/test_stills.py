@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from koda_ray.errors import EncodeFailed
+from koda_ray.errors import EncodeFailed, InvalidInput
+from koda_ray.render import stills
 from koda_ray.render.sheet import sheet_frames
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.stills import frame_of_unit, frame_of_video, make_sprite
+from koda_ray.render.stills import frame_of_video, make_sprite
 from tests.render.conftest import small
 from tests.render.test_quality import BUNDLE, NOTHING, WHITE, drawn, film
 
@@ -51,26 +52,13 @@ async def test_a_frame_is_the_one_that_was_asked_for(tmp_path: Path, fields: dic
     video, _ = await film(spec, tmp_path / "a", shades(spec))
     for frame in (0, 1, 9, 10, 17, 22):
         wanted = 240 * frame / spec.frame_count
-        whole = await frame_of_video(spec, video, frame, width=80)
-        part = await frame_of_unit(spec, tmp_path / "a" / f"unit-{frame // 10}", frame % 10, width=80)
-        for picture in (whole, part):
-            assert Image.open(io.BytesIO(picture)).size == (80, 44)
-            assert abs(red(picture, (0.8, 0.2)) - wanted) < 6, frame
-            if spec.alpha:  # what is transparent is grey
-                assert abs(red(picture, (0.1, 0.4)) - 128) < 12, frame
+        picture = await frame_of_video(spec, video, frame, width=80)
+        assert Image.open(io.BytesIO(picture)).size == (80, 44)
+        assert abs(red(picture, (0.8, 0.2)) - wanted) < 6, frame
+        if spec.alpha:  # what is transparent is grey
+            assert abs(red(picture, (0.1, 0.4)) - 128) < 12, frame
     large = await frame_of_video(spec, video, 3, width=1920)
     assert Image.open(io.BytesIO(large)).size == spec.picture, "nothing is made larger than it is"
-
-
-async def test_what_stands_in_a_unit_of_pictures_is_stored_once_and_seen_in_each_frame(tmp_path: Path) -> None:
-    spec = small(BUNDLE, format="gif")
-    one, other = (drawn(spec, (level, 60, 60), WHITE) for level in (40, 200))
-    await film(spec, tmp_path / "a", [one] * 6 + [other] * 4)
-    seen = [
-        red(await frame_of_unit(spec, tmp_path / "a" / "unit-0", frame, width=160), (0.9, 0.9))
-        for frame in (4, 5, 6, 9)
-    ]
-    assert [round(level / 40) for level in seen] == [1, 1, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -114,4 +102,29 @@ async def test_a_frame_that_is_not_in_the_file_is_no_empty_picture(tmp_path: Pat
         await frame_of_video(spec, video, 30, width=80)
     (tmp_path / "none").write_bytes(b"nothing that can be seen")
     with pytest.raises(EncodeFailed):
-        await frame_of_unit(small(BUNDLE, format="gif"), tmp_path / "none", 0, width=80)
+        await frame_of_video(small(BUNDLE, format="gif"), tmp_path / "none", 0, width=80)
+
+
+async def test_a_long_video_is_not_decoded_as_a_whole(tmp_path: Path) -> None:
+    """It is refused before the file is looked at, which is not there."""
+    none = tmp_path / "none"
+    for fields in ({"format": "gif"}, {"format": "webm", "alpha": True}):
+        long = small(BUNDLE, duration_s=61.0, **fields)
+        with pytest.raises(InvalidInput, match=r"lasts 61 s, .* up to 60 s; download the video"):
+            await frame_of_video(long, none, 0, width=80)
+        with pytest.raises(InvalidInput, match="lasts 61 s"):
+            await make_sprite(long, none, count=10, width=80)
+    with pytest.raises(InvalidInput, match="this mov lasts 61 s"):
+        await make_sprite(small(BUNDLE, duration_s=61.0, format="mov"), none, count=10, width=80)
+    with pytest.raises(InvalidInput, match="61 frames or fewer can be seen of it"):
+        await make_sprite(small(BUNDLE, duration_s=61.0), none, count=90, width=80)
+
+
+async def test_what_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = small(BUNDLE)
+    video, _ = await film(spec, tmp_path / "a", shades(spec))
+    monkeypatch.setattr(stills, "_TIMEOUT_S", 0.0)
+    with pytest.raises(EncodeFailed, match="given up"):
+        await make_sprite(spec, video, count=3, width=80)
+    with pytest.raises(EncodeFailed, match="given up"):
+        await frame_of_video(spec, video, 3, width=80)

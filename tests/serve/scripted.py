@@ -389,6 +389,9 @@ class ScriptedDirectory:
             duration=5.0,
             resolution=options.resolution,
             file_size=1,
+            format=options.format,
+            transparent=options.transparent,
+            fps=options.fps,
         )
         await self.move(row.id, commands.Finished(output))
 

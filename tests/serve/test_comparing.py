@@ -17,6 +17,7 @@ from koda_ray.errors import NotFound
 from koda_ray.sandbox.scratch import clear_left
 from koda_ray.serve import comparing
 from koda_ray.serve.comparing import ComparedVideos, Comparing
+from koda_ray.serve.routes import comparing as routes
 from koda_ray.state.keys import session_prefix, video_key
 from koda_ray.state.storage import Storage
 from koda_ray.types import FinalFormat, RenderOptions
@@ -104,6 +105,32 @@ async def test_a_final_is_compared_by_its_job(koda: World, client: KodaClient, h
         for path in ("compare", "compare/differences"):
             answer = await http.get(f"/v1/sessions/{other}/{path}", params={"a": named, "b": other})
             assert answer.status_code == 404, named
+
+
+async def test_a_final_is_of_what_it_was_made_for_and_one_that_is_transparent_or_long_has_no_curve(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await with_versions(koda, client)
+    await client.render(session_id, RenderOptions(format="webm", resolution="720p", fps=30, transparent=True))
+    await until(client, session_id, "complete")
+    await client.changes(session_id, "the same once more")  # another version, whose page is the same
+    await until(client, session_id, "preview")
+    await client.render(session_id, RenderOptions(resolution="720p", fps=30))
+    await until(client, session_id, "complete")
+    plain, clear = (await client.page_renders(session=session_id, kinds=["final"])).renders
+    second, first = (await client.versions(session_id)).versions
+    assert second.bundle == first.bundle
+    pair = await client.compare(session_id, clear.id, plain.id)
+    assert (pair.a.version_id, pair.b.version_id) == (first.id, second.id)
+    assert (pair.a.transparent, pair.b.transparent) == (True, False), "both are played all the same"
+    asked = f"/v1/sessions/{session_id}/compare/differences"
+    answer = await http.get(asked, params={"a": clear.id, "b": first.id})
+    assert (answer.status_code, answer.json()["code"]) == (422, "NOT_COMPARED")
+    assert "is transparent" in answer.json()["detail"]
+    monkeypatch.setattr(routes, "_MOST_COMPARED_S", 4.0)
+    answer = await http.get(asked, params={"a": first.id, "b": plain.id})
+    assert (answer.status_code, answer.json()["code"]) == (422, "NOT_COMPARED")
+    assert "lasts 5 s, and finals are compared frame by frame up to 4 s" in answer.json()["detail"]
 
 
 async def test_only_what_is_ones_own_and_shows_something_can_be_compared(

@@ -1,4 +1,4 @@
-"""Frames of videos over HTTP: one, or many in a grid, of what is finished and of what is rendered so far."""
+"""Frames of videos over HTTP: one, or many in a grid, of what is finished in turns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from PIL import Image
 from koda_ray.client import KodaClient
 from koda_ray.errors import NotFound
 from koda_ray.serve.routes import frames
+from koda_ray.state.keys import video_key
 
 from .scripted import VIDEO
 from .test_renders import PAGE, browsers, events, held_after, post  # noqa: F401 - a fixture is found by its name
@@ -59,7 +60,7 @@ async def test_a_frame_of_a_finished_video_is_seen_and_not_asked_for_again(
         assert abs(light(await client.frame(session_id, job_id, frame, width_px=160)) - 20 - 2 * frame) < 2, frame
     url = f"/v1/sessions/{session_id}/jobs/{job_id}/frames/40.jpg"
     answer = await http.get(url, params={"w": 320})
-    assert answer.headers["content-type"] == "image/jpeg" and "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-type"] == "image/jpeg" and "must-revalidate" in answer.headers["cache-control"]
     assert Image.open(io.BytesIO(answer.content)).size == (320, 180)
     known = {"If-None-Match": answer.headers["etag"]}
     assert (await http.get(url, params={"w": 320}, headers=known)).status_code == 304
@@ -109,24 +110,39 @@ async def test_only_what_is_ones_own_and_there_is_seen(
         assert answer.json()["retryable"] is True
 
 
+async def test_what_was_removed_is_not_what_somebody_has(
+    koda: World, previewed: tuple[str, str], http: httpx.AsyncClient
+) -> None:
+    session_id, job_id = previewed
+    for path in ("frames/0.jpg", "sprite.jpg"):
+        url = f"/v1/sessions/{session_id}/jobs/{job_id}/{path}"
+        known = {"If-None-Match": (await http.get(url)).headers["etag"]}
+        assert (await http.get(url, headers=known)).status_code == 304
+        key = video_key("local", job_id, "mp4")
+        video = await koda.storage.get(key)
+        await koda.storage.delete(key)
+        assert (await http.get(url, headers=known)).status_code == 404
+        await koda.storage.put(key, video)
+
+
 async def test_a_user_waits_for_so_many_at_a_time(
     koda: World, previewed: tuple[str, str], http: httpx.AsyncClient
 ) -> None:
     session_id, job_id = previewed
     turns = koda.app.state.pictures
-    async with turns.turn("another"):  # who has the turn makes the others wait
+    async with turns.place("local"):  # the one that is under way makes the others wait
         url = f"/v1/sessions/{session_id}/jobs/{job_id}/frames"
-        asked = [asyncio.create_task(http.get(f"{url}/{number}.jpg")) for number in range(frames.DECODED_AT_ONCE + 1)]
+        asked = [asyncio.create_task(http.get(f"{url}/{number}.jpg")) for number in range(frames.MOST_WAITING)]
         done, _ = await asyncio.wait(asked, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         refused = done.pop().result()
         assert (refused.status_code, refused.json()["code"]) == (429, "LIMIT_REACHED")
         assert "retry-after" in refused.headers
     answers = [await each for each in asked]
-    assert sorted(each.status_code for each in answers) == [200] * frames.DECODED_AT_ONCE + [429]
+    assert sorted(each.status_code for each in answers) == [200] * (frames.MOST_WAITING - 1) + [429]
 
 
 @pytest.mark.browser
-async def test_what_is_rendered_so_far_is_seen_before_the_video_is_there(
+async def test_a_page_s_video_is_seen_once_it_is_finished(
     browsers: World,  # noqa: F811
     http: httpx.AsyncClient,
     client: KodaClient,
@@ -138,18 +154,16 @@ async def test_what_is_rendered_so_far_is_seen_before_the_video_is_there(
         while not (parts := await browsers.store.chunks(made["id"])):
             await asyncio.sleep(0.02)
     frame = parts[0].start + 5
-    early = await client.page_render_frame(made["id"], frame, width_px=160)
-    with pytest.raises(NotFound) as caught:
-        await client.page_render_sprite(made["id"])
-    assert caught.value.code == "VIDEO_NOT_READY"
+    for early in (client.page_render_frame(made["id"], frame), client.page_render_sprite(made["id"])):
+        with pytest.raises(NotFound) as caught:
+            await early
+        assert caught.value.code == "VIDEO_NOT_READY"
     go_on.set()
     assert (await events(http, made["id"]))[-1]["data"] == {"status": "succeeded"}
     for unit in parts:
         await browsers.storage.delete(unit.key)
-    late = await client.page_render_frame(made["id"], frame, width_px=160)
-    for picture in (early, late):
-        shown = Image.open(io.BytesIO(picture)).convert("RGB")
-        found = shown.getpixel((frame % 10 * 10 + 20, 20))  # the square is there by then
-        assert isinstance(found, tuple) and found[0] > 180 > found[2], found
+    shown = Image.open(io.BytesIO(await client.page_render_frame(made["id"], frame, width_px=160))).convert("RGB")
+    found = shown.getpixel((frame % 10 * 10 + 20, 20))  # the square is there by then
+    assert isinstance(found, tuple) and found[0] > 180 > found[2], found
     sprite = await client.page_render_sprite(made["id"], count=10, width_px=32)
     assert Image.open(io.BytesIO(sprite)).size == (320, 18)

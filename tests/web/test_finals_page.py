@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from PIL.ImageColor import getrgb
 from playwright.async_api import Browser, Page, expect
 
 from koda_ray.client import KodaClient
@@ -20,7 +22,7 @@ from tests.serve.test_versions import with_versions
 from tests.serve.world import World
 from tests.web import axes
 from tests.web.looking import begin, looking
-from tests.web.test_versions_page import film, made
+from tests.web.test_versions_page import film
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
@@ -106,21 +108,24 @@ async def test_a_finished_video_is_compared_with_its_preview_and_with_another(
 
 
 async def test_what_is_shown_takes_the_colours_of_another_version(koda: World, browser: Browser) -> None:
-    koda.directory.asks = False
-    async with looking(browser, koda.url) as page:
-        session_id = await made(page, "large")
-        first = (await koda.store.versions(session_id, limit=2))[1]
-        picture = Image.new("RGB", (64, 36), "#123456")
-        picture.paste("#E63946", (10, 8, 40, 28))
-        picture.save(found := io.BytesIO(), "PNG")
-        await koda.storage.put(thumbnail_key("local", first.job_id), found.getvalue())
-        await page.get_by_role("link", name="Compare").click()
+    async with KodaClient(koda.url) as client:
+        session_id = await with_versions(koda, client, "large")
+    second, first = await koda.store.versions(session_id, limit=2)
+    picture = Image.new("RGB", (64, 36), "#123456")
+    picture.paste("#E63946", (16, 8, 40, 24))
+    picture.save(stored := io.BytesIO(), "JPEG", quality=98, subsampling=0)
+    await koda.storage.put(thumbnail_key("local", first.job_id), stored.getvalue())
+    async with looking(browser, f"{koda.url}/s/{session_id}/compare?a={first.id}&b={second.id}") as page:
+        await expect(page.get_by_role("button", name="Take the colours of A")).to_be_visible()
         await expect(page.get_by_role("button", name="Take the colours of B")).to_have_count(0)  # it is shown
         await axes.on_every_screen(page)
         await page.get_by_role("button", name="Take the colours of A").click()
-        words = "Take the colours of version 1: #E63946 on a #123456 background."
-        await expect(page.get_by_role("button", name=f"{words}, shown now")).to_be_visible(timeout=60_000)
-    assert (await koda.store.get_session(session_id)).state.feedback == ("large", words)
+        await expect(page.get_by_role("button", name="background., shown now")).to_be_visible(timeout=60_000)
+    said = (await koda.store.get_session(session_id)).state.feedback[-1]
+    told = re.fullmatch(r"Take the colours of version 1: (#\w{6}) on a (#\w{6}) background\.", said)
+    assert told is not None, said
+    for found, wanted in zip(told.groups(), ("#E63946", "#123456"), strict=True):
+        assert all(abs(one - other) < 8 for one, other in zip(getrgb(found), getrgb(wanted), strict=True)), said
 
 
 async def test_small_frames_are_seen_under_the_pointer_on_the_timeline(

@@ -13,7 +13,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from koda_ray.errors import NotFound
+from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.serve.comparing import ComparedVideos, Comparing
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
@@ -32,6 +32,8 @@ _SESSION = "ses_"
 _JOB = "job_"
 _FPS = 60.0
 _VERSIONS = 200
+_MOST_COMPARED_S = 120.0
+"""How long a final may be that is compared frame by frame."""
 _Named = Annotated[
     str,
     Field(
@@ -79,6 +81,7 @@ class _Side:
             job_id=self.job.id,
             kind="final" if self.job.kind == "final" else "preview",
             format=None if spec is None else spec.format,
+            transparent=spec is not None and spec.alpha,
             video_url=f"{base}/video{asked}",
             thumbnail_url=f"{base}/thumbnail{asked}",
         )
@@ -107,8 +110,13 @@ async def compare(row: OwnSession, deps: Deps, asked: Annotated[_Sides, Query()]
 async def differences(
     request: Request, row: OwnSession, deps: Deps, asked: Annotated[_Sides, Query()]
 ) -> DifferenceCurve:
-    """Decode both videos as far as both go; what was found out is kept, and answered at once the next time."""
+    """Decode both videos as far as both go; what was found out is kept, and answered at once the next time.
+
+    A final that is transparent, or lasts more than two minutes, is refused (422, NOT_COMPARED).
+    """
     one, other = await _both(deps, row, asked)
+    for side in (one, other):
+        _check_comparable(side)
     fps = max(one.fps, other.fps)
     videos = ComparedVideos(video_key_of(one.job), video_key_of(other.job), fps=fps)
     comparing = cast(Comparing, request.app.state.comparing)
@@ -137,14 +145,38 @@ async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
     return _Side(other, found[0], await deps.store.get_job(found[0].job_id, user_id=row.user_id))
 
 
+def _check_comparable(side: _Side) -> None:
+    """Raise InvalidInput where a final is too long to be decoded for a curve, or its colours are not all of it."""
+    if side.job.kind != "final":
+        return
+    what, spec = f"the final {side.job.id}", spec_of(side.job)
+    if spec is not None and spec.alpha:
+        raise InvalidInput(
+            f"{what} is transparent, and its colours are not compared frame by frame: both can be played, or choose "
+            "its version",
+            code="NOT_COMPARED",
+        )
+    if side.version.duration_s > _MOST_COMPARED_S:
+        raise InvalidInput(
+            f"{what} lasts {side.version.duration_s:g} s, and finals are compared frame by frame up to "
+            f"{_MOST_COMPARED_S:g} s: both can be played, or choose its version",
+            code="NOT_COMPARED",
+        )
+
+
 async def _version_of(deps: ApiDeps, row: SessionRecord, job: JobRecord) -> VersionRecord:
-    """Find the version that a job's video is of: the newest that it was made for, or that is the same page."""
+    """Find the version that a job's video is of: what it was made for, else the newest that is the same page."""
     if found := await deps.store.versions(row.id, limit=1, job_id=job.id):
         return found[0]
     before: int | None = None
+    same: VersionRecord | None = None
     while page := await deps.store.versions(row.id, limit=_VERSIONS, before=before):
-        same = [each for each in page if each.final_job_id == job.id or each.bundle == job.spec.get("bundle")]
-        if same:
-            return same[0]
+        for each in page:
+            if each.final_job_id == job.id:
+                return each
+            if same is None and each.bundle == job.spec.get("bundle"):
+                same = each
         before = page[-1].number
+    if same is not None:
+        return same
     raise NotFound(f"render {job.id} is of no version of session {row.id}: GET .../versions lists them")

@@ -1,13 +1,14 @@
 """Frames of a video as pictures: one of them, or many small ones in a grid, of sessions' renders and of pages' alike.
 
-They are decoded from what is stored, and never change: whoever has one does not ask for it again. So nothing is kept of
-them here.
+They are decoded from the finished video, and nothing is kept of them here: whoever has one asks whether it still holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
+from pathlib import Path as FilePath
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -15,7 +16,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from koda_ray.actors.leased_job import OVER
 from koda_ray.errors import NotFound
 from koda_ray.render.spec import RenderSpec
-from koda_ray.render.stills import frame_of_unit, frame_of_video, make_sprite
+from koda_ray.render.stills import frame_of_video, make_sprite
 from koda_ray.serve.context import Deps, OwnSession, User
 from koda_ray.serve.decoding import DecodingTurns, as_file
 from koda_ray.serve.media import matches_tag
@@ -25,11 +26,12 @@ from koda_ray.serve.routes.renders import OwnRender
 from koda_ray.serve.views import spec_of
 from koda_ray.state.records import JobRecord
 
-__all__ = ["DECODED_AT_ONCE", "router"]
+__all__ = ["MOST_WAITING", "router"]
 
-DECODED_AT_ONCE = 8
-"""How many pictures of one user are decoded and wait."""
-_KEPT = "private, max-age=31536000, immutable"
+MOST_WAITING = 8
+"""How many pictures of one user are made and wait."""
+_RECIPE = 1
+"""Counts how a picture is made of a video: another one is not what somebody has."""
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _SENT: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture", "content": {"image/jpeg": _BYTES}},
@@ -70,46 +72,41 @@ class _Pictures:
         self._deps = deps
 
     async def frame(self, job: JobRecord, frame: int, width: int) -> Response:
-        """Send a frame, of a video that is not finished as soon as its part is stored.
+        """Send a frame of a finished video.
 
         Raises:
-            NotFound: The video has no such frame, or there is none of it yet.
+            NotFound: The video has no such frame, or is not finished.
+            InvalidInput: It is too long or too large for that.
         """
-        spec = _known(job)
+        spec, key = _finished(job)
         if frame >= spec.frame_count:
             raise NotFound(
                 f"render {job.id} has no frame {frame}: it has {spec.frame_count}, 0 to {spec.frame_count - 1}"
             )
-
-        async def made() -> bytes:
-            with suppress(NotFound):  # a unit may be swept before the video is
-                for unit in await self._deps.store.chunks(job.id):
-                    if unit.start <= frame < unit.stop and unit.status == "done":
-                        async with as_file(self._deps.storage, unit.key) as path:
-                            return await frame_of_unit(spec, path, frame - unit.start, width=width)
-            async with as_file(self._deps.storage, _finished(job)) as path:
-                return await frame_of_video(spec, path, frame, width=width)
-
-        return await self._sent(f"{job.id}-{frame}-{width}", made)
+        make = partial(frame_of_video, spec, frame=frame, width=width)
+        return await self._sent(f"{job.id}-{frame}-{width}", key, make)
 
     async def sprite(self, job: JobRecord, count: int, width: int) -> Response:
-        """Send frames of a finished video in a grid. Raises NotFound where it is not finished."""
-        spec, key = _known(job), _finished(job)
+        """Send frames of a finished video in a grid. Raises as `frame` does."""
+        spec, key = _finished(job)
+        return await self._sent(
+            f"{job.id}-sprite-{count}-{width}", key, partial(make_sprite, spec, count=count, width=width)
+        )
 
-        async def made() -> bytes:
-            async with as_file(self._deps.storage, key) as path:
-                return await make_sprite(spec, path, count=count, width=width)
-
-        return await self._sent(f"{job.id}-sprite-{count}-{width}", made)
-
-    async def _sent(self, name: str, make: Callable[[], Awaitable[bytes]]) -> Response:
-        tag = f'"{name}"'
-        headers = {"ETag": tag, "Cache-Control": _KEPT, "X-Content-Type-Options": "nosniff"}
-        headers["Content-Disposition"] = f'inline; filename="{name}.jpg"'
+    async def _sent(self, name: str, key: str, make: Callable[[FilePath], Coroutine[Any, Any, bytes]]) -> Response:
+        await self._deps.storage.size(key)  # what is not there any more is not what somebody has
+        tag = f'"{name}.v{_RECIPE}"'
+        headers = {
+            "ETag": tag,
+            "Cache-Control": "private, max-age=0, must-revalidate",
+            "Content-Disposition": f'inline; filename="{name}.jpg"',
+            "X-Content-Type-Options": "nosniff",
+        }
         if matches_tag(self._request.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=headers)
-        async with cast(DecodingTurns, self._request.app.state.pictures).turn(self._user):
-            return Response(await make(), media_type="image/jpeg", headers=headers)
+        turns = cast(DecodingTurns, self._request.app.state.pictures)
+        async with turns.place(self._user) as turn, as_file(self._deps.storage, key) as path, turn:
+            return Response(await make(path), media_type="image/jpeg", headers=headers)
 
 
 _Making = Annotated[_Pictures, Depends(_Pictures)]
@@ -123,9 +120,9 @@ _Making = Annotated[_Pictures, Depends(_Pictures)]
     responses=_SENT,
 )
 async def get_frame(job: _SessionJob, frame: _Frame, making: _Making, width: _Width = 640) -> Response:
-    """Send a frame of a preview or a final; what is transparent in it is grey.
+    """Send a frame of a finished preview or final; what is transparent in it is grey.
 
-    Of a video that is being rendered, each frame is there as soon as its second is.
+    Of a gif and a transparent webm, which are decoded from their beginning, up to a minute's length.
     """
     return await making.frame(job, frame, width)
 
@@ -140,7 +137,8 @@ async def get_frame(job: _SessionJob, frame: _Frame, making: _Making, width: _Wi
 async def get_sprite(job: _SessionJob, making: _Making, count: _Count = 50, width: _CellWidth = 160) -> Response:
     """Send small frames of a finished preview or final, to look through them: ten in a row, in order, without gaps.
 
-    They are spread evenly over the video; where it has fewer, each is there.
+    They are spread evenly over the video; where it has fewer, each is there. What has to be decoded as a whole
+    (a mov, a gif, what is transparent, and where more frames are asked for than it has seconds) lasts a minute at most.
     """
     return await making.sprite(job, count, width)
 
@@ -169,19 +167,12 @@ async def get_render_sprite(job: OwnRender, making: _Making, count: _Count = 50,
     return await making.sprite(job, count, width)
 
 
-def _known(job: JobRecord) -> RenderSpec:
-    """Return what a job makes. Raises NotFound while that is not known."""
+def _finished(job: JobRecord) -> tuple[RenderSpec, str]:
+    """Return what a job made, and where that lies. Raises NotFound while there is none."""
     spec = spec_of(job)
-    if spec is None:
+    if spec is None or job.status != "succeeded":
         raise _not_yet(job)
-    return spec
-
-
-def _finished(job: JobRecord) -> str:
-    """Return where a job's video lies. Raises NotFound while there is none."""
-    if job.status != "succeeded":
-        raise _not_yet(job)
-    return video_key_of(job)
+    return spec, video_key_of(job)
 
 
 def _not_yet(job: JobRecord) -> NotFound:

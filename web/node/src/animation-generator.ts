@@ -215,9 +215,7 @@ export const animationGeneratorPlugin: AgentPlugin = {
       "type": "choice",
       "options": [
         "mp4",
-        "webm",
-        "mov",
-        "gif"
+        "webm"
       ],
       "default": "mp4"
     }

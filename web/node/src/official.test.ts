@@ -12,5 +12,6 @@ test('what goes into the next one is a video that a page can show', () => {
   expect(filmOf(state({ preview, output: made('job_f') }))).toEqual({ jobId: 'job_f', format: 'mp4' });
   expect(filmOf(state({ preview, output: made('job_f'), render: { format: 'webm' } }))).toEqual({ jobId: 'job_f', format: 'webm' });
   expect(filmOf(state({ preview, output: made('job_f'), render: { format: 'gif' } }))).toEqual({ jobId: 'job_p', format: 'mp4' });
+  expect(filmOf(state({ preview, output: { ...made('job_f'), format: 'webm' }, render: { format: 'gif' } }))).toEqual({ jobId: 'job_f', format: 'webm' });
   expect(filmOf(state({ preview, output: { ...made('job_f'), fileSize: 1e9 } }))).toEqual({ jobId: 'job_p', format: 'mp4' });
 });

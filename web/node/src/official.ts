@@ -5,13 +5,13 @@ import { titleOf } from './animation';
 import { Problem } from './http';
 import type { Entry } from './registry';
 import type { AnimationData } from './request';
-import { isPlayed, type SessionState, shownOf } from './session';
+import { formOf, isPlayed, type SessionState, shownOf } from './session';
 
 const MOST_BYTES = 48 << 20;
 
 /** The video of a session that can be a part of another one's page. */
 export function filmOf({ output, preview, render }: SessionState): { jobId: string; format: string } | undefined {
-  const format = render?.format ?? 'mp4';
+  const { format } = formOf({ output, render });
   const fits = isPlayed(format) && (output?.fileSize ?? 0) <= MOST_BYTES;
   if (output?.videoUrl && output.jobId && fits) return { jobId: output.jobId, format };
   return preview?.jobId ? { jobId: preview.jobId, format: 'mp4' } : undefined;

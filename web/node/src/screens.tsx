@@ -198,11 +198,11 @@ function Plan(props: Props) {
 
 function Preview(props: Props) {
   const { session, send, busy } = props;
-  const { resolution = '1080p', fps = 60 } = session.state.render ?? {};
+  const { resolution = '1080p', fps = 60, format = 'mp4' } = session.state.render ?? {};
   return (
     <>
       <Button kind="main" onClick={() => void send('accept')} disabled={busy}>
-        Render {resolution === '4k' ? '4K' : resolution} at {fps} fps
+        Render {resolution === '4k' ? '4K' : resolution} at {fps} fps{format !== 'mp4' && ` as ${format}`}
       </Button>
       <Changes {...props} />
     </>

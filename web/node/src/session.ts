@@ -25,6 +25,23 @@ export interface Made {
   duration?: number | null;
 }
 
+/** A final video: what it is, whatever was asked for since. */
+export interface Final extends Made {
+  resolution?: string | null;
+  fileSize?: number | null;
+  format?: string | null;
+  transparent?: boolean | null;
+  fps?: number | null;
+}
+
+/** What a final video shall be. */
+export interface Asked {
+  resolution?: string;
+  fps?: number;
+  format?: string;
+  transparent?: boolean;
+}
+
 export interface SessionState {
   phase: Phase;
   owes?: Owes | null;
@@ -35,11 +52,11 @@ export interface SessionState {
   plan?: { scenes: Scene[]; totalDuration: number; style: string; fps?: number; width?: number; height?: number } | null;
   execution?: { todos?: Todo[]; thinking?: string; files?: string[] } | null;
   preview?: Made | null;
-  output?: (Made & { resolution?: string | null; fileSize?: number | null }) | null;
-  finished?: Made | null;
+  output?: Final | null;
+  finished?: Final | null;
   error?: { message: string; code: string; canRetry?: boolean; details?: string | null } | null;
   approval?: { approvalId: string; name: string; reason?: string } | null;
-  render?: { resolution?: string; fps?: number; format?: string } | null;
+  render?: Asked | null;
 }
 
 export interface NodeSession {
@@ -123,8 +140,14 @@ export function isPlayed(format: string | null | undefined): boolean {
   return ['mp4', 'webm'].includes(format ?? 'mp4');
 }
 
+/** What the final video is; one that was made before that was written is what was asked for last. */
+export function formOf({ output, render }: Pick<SessionState, 'output' | 'render'>): { format: string; transparent: boolean; fps: number | undefined } {
+  if (output?.format) return { format: output.format, transparent: output.transparent ?? false, fps: output.fps ?? undefined };
+  return { format: render?.format ?? 'mp4', transparent: render?.transparent ?? false, fps: render?.fps };
+}
+
 /** What there is to see: the final video where browsers play it, the preview, or what was finished before another render began. */
 export function shownOf(state: SessionState): Made | undefined {
-  const final = state.output?.videoUrl && isPlayed(state.render?.format) ? state.output : undefined;
+  const final = state.output?.videoUrl && isPlayed(formOf(state).format) ? state.output : undefined;
   return final ?? state.preview ?? state.finished ?? undefined;
 }

@@ -4,7 +4,7 @@ import { ask, type Problem, type Schemas, type SessionView } from './client';
 import { isKept } from './queue';
 import type { RenderSummary } from './renders';
 
-export { isPlayed } from '../../node/src/session';
+export { formOf, isPlayed } from '../../node/src/session';
 
 const STALE_MS = 30_000;
 const NONE: readonly RenderSummary[] = [];

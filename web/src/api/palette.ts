@@ -59,14 +59,20 @@ export function wordsFor({ ground, others }: Colours, of: string): string {
 
 /** Find out what colours a side has. */
 export async function coloursOf(side: Side): Promise<Colours> {
-  const found = (await themeOf(side)) ?? coloursOfPicture(await lookedAt(side.thumbnailUrl));
+  const version = await versionOf(side);
+  // of what is transparent the picture shows grey, which is none of its colours
+  const seen = (side.transparent && version?.thumbnailUrl) || side.thumbnailUrl;
+  const found = (await themeOf(side, version?.checkpointId)) ?? coloursOfPicture(await lookedAt(seen));
   if (!found) throw new Problem(0, 'NO_COLOURS', 'There are no colours to be found in this version.');
   return found;
 }
 
-async function themeOf({ sessionId, versionId }: Side): Promise<Colours | undefined> {
+async function versionOf({ sessionId, versionId }: Side): Promise<Schemas['VersionView'] | undefined> {
   const { versions } = await ask<Schemas['VersionPage']>(`/v1/sessions/${sessionId}/versions?limit=200`);
-  const checkpoint = versions.find(({ id }) => id === versionId)?.checkpointId;
+  return versions.find(({ id }) => id === versionId);
+}
+
+async function themeOf({ sessionId }: Side, checkpoint: string | null | undefined): Promise<Colours | undefined> {
   if (!checkpoint) return undefined;
   try {
     const source = await ask<Blob>(`/v1/sessions/${sessionId}/files/src/theme.ts?checkpoint=${checkpoint}`, { as: 'blob' });

@@ -54,9 +54,9 @@ interface Shown {
 /** A picture of a video, and the video itself over it for as long as it plays: none is fetched that nobody asked for. */
 export function Glimpse({ poster, video, duration, failed }: Shown) {
   return (
-    <div className={`relative grid place-items-center bg-sunken ${poster ? 'aspect-video' : 'aspect-[4/1] sm:aspect-video'}`}>
+    <div className={`group/glimpse relative grid place-items-center bg-sunken ${poster ? 'aspect-video' : 'aspect-[4/1] sm:aspect-video'}`}>
       {poster ? (
-        <img src={poster} alt="" loading="lazy" className="size-full object-contain" />
+        <img src={poster} alt="" loading="lazy" className="size-full object-contain group-has-data-plays/glimpse:invisible" />
       ) : (
         <Film aria-hidden className="size-7 text-muted opacity-50" />
       )}
@@ -71,6 +71,7 @@ export function Glimpse({ poster, video, duration, failed }: Shown) {
           playsInline
           disablePictureInPicture
           className="absolute inset-0 size-full object-contain"
+          onPlaying={({ currentTarget }) => currentTarget.setAttribute('data-plays', '')} // it may be transparent: the picture is not seen through it
           onError={failed}
         />
       )}

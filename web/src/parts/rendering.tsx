@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useId, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView } from '../api/client';
 import { canBeTransparent } from '../api/finals';
@@ -21,9 +21,11 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
   const usual: Options = { ...USUAL, ...session.state.render };
   const [wanted, setWanted] = useState(usual);
   const chosen = possible(wanted);
+  const explained = useId();
   const same = (Object.keys(usual) as (keyof Options)[]).every((name) => chosen[name] === usual[name]);
-  const named = `${chosen.resolution === '4k' ? '4K' : chosen.resolution} at ${chosen.fps} fps`;
-  const render = () => void (same && !again ? send('accept') : send('render', chosen));
+  const as = chosen.format === 'mp4' ? '' : ` as ${chosen.format}`;
+  const named = `${chosen.resolution === '4k' ? '4K' : chosen.resolution} at ${chosen.fps} fps${as}`;
+  const render = () => void (same && !again ? send('accept') : send('render', told(chosen)));
   useAct(!busy && `Render ${named}`, render);
   const choice = <K extends keyof Chosen>(name: K) => (
     <select
@@ -48,10 +50,11 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
       <div className="flex flex-wrap items-center gap-2">
         {(['resolution', 'fps', 'format'] as const).map((name) => choice(name))}
         {canBeTransparent(chosen.format) && (
-          <label className="flex min-h-10 cursor-pointer items-center gap-2.5 px-1 text-sm" title="What the page leaves transparent stays so">
+          <label className="flex min-h-10 cursor-pointer items-center gap-2.5 px-1 text-sm">
             <input
               type="checkbox"
               className="size-4 accent-(--accent)"
+              aria-describedby={explained}
               checked={chosen.transparent}
               onChange={({ target }) => setWanted({ ...wanted, transparent: target.checked })}
             />
@@ -59,11 +62,21 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
           </label>
         )}
       </div>
+      {canBeTransparent(chosen.format) && (
+        <p id={explained} className="text-sm text-muted">
+          Transparent: what the page leaves transparent stays so, to be laid over something else.
+        </p>
+      )}
       <Button kind={again ? 'plain' : 'main'} onClick={render} disabled={busy}>
         Render {named}
       </Button>
     </div>
   );
+}
+
+/** What is sent: an older server knows nothing of transparency. */
+function told({ transparent, ...chosen }: Options): Partial<Options> {
+  return transparent ? { ...chosen, transparent } : chosen;
 }
 
 /** What can be made of what is wanted: a gif has 30 frames a second, and mp4 has no place for transparency. */

@@ -2,7 +2,7 @@ import { CircleDashed, Film, Radio } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
-import { isPlayed } from '../api/finals';
+import { formOf, isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
 import { fileName } from '../api/words';
@@ -34,7 +34,8 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
   const isLive = wantsLive && canBeLive;
   const made = state.output?.videoUrl ? state.output : undefined;
-  const final = isPlayed(state.render?.format) ? made : undefined;
+  const form = formOf(state);
+  const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
@@ -60,7 +61,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           label={final ? 'The finished video' : 'The preview'}
           name={fileName(titleOf(session))}
           duration={shown.duration ?? state.plan?.totalDuration ?? 0}
-          fps={(final ? state.render?.fps : undefined) ?? state.plan?.fps ?? 60}
+          fps={(final ? form.fps : undefined) ?? state.plan?.fps ?? 60}
           scenes={scenes}
           wide={wide}
           sprites={spritesOf(session.id, state.preview?.jobId, shown.jobId)}
@@ -92,7 +93,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
       )}
       {made && !final && !isLive && (
         <p className="text-sm text-muted">
-          {isThere ? 'This is the preview: a' : 'A'} {state.render?.format} is to be downloaded, since browsers do not play it here.
+          {isThere ? 'This is the preview: a' : 'A'} {form.format} is to be downloaded, since browsers do not play it here.
         </p>
       )}
       {progress && progress.percent < 100 && (

@@ -1,4 +1,5 @@
 import { type CSSProperties, type KeyboardEvent, type PointerEvent, useEffect, useState } from 'react';
+import { ask, Problem } from '../api/client';
 import type { Range } from '../api/moved';
 import { type Grid, gridOf, placeIn } from '../api/sprite';
 import { frameAt, mark, ruled, timecode } from '../api/timecode';
@@ -8,6 +9,9 @@ const INSET_PX = 3;
 /** How wide a small frame is, or how high where it is upright. */
 const SMALL_PX = 160;
 const NOWHERE: readonly string[] = [];
+/** What a server answers that has no time for it now, and after how long it is asked again. */
+const BUSY: readonly number[] = [429, 503];
+const AGAIN_MS = 5_000;
 
 /** Where small frames of a video are, or else there, and how wide they are beside their height. */
 export interface Looked {
@@ -103,24 +107,39 @@ export function Timeline({ frame, frames, duration, fps, said, range, marks, go,
   );
 }
 
-/** Small frames, as soon as they are there: they are asked for once somebody looks. */
+/** Small frames, as soon as they are there: they are asked for once somebody looks, and again while the server has no time for it. */
 function useSprite(addresses: readonly string[] = NOWHERE, duration: number, isWanted: boolean): { url: string; grid: Grid } | undefined {
-  const [there, setThere] = useState<string>();
+  const [there, setThere] = useState<{ of: string; url: string }>();
   const [missing, setMissing] = useState(NOWHERE);
+  const [wanted, setWanted] = useState(false);
+  if (isWanted && !wanted) setWanted(true);
   const grid = gridOf(duration);
   const address = addresses.find((each) => !missing.includes(each));
   const url = address && `${address}?count=${grid.count}&w=${SMALL_PX}`;
   useEffect(() => {
-    if (!isWanted || !address || !url || there === url) return;
-    const picture = new Image();
-    picture.onload = () => setThere(url);
-    picture.onerror = () => setMissing((before) => [...before, address]);
-    picture.src = url;
-    return () => {
-      picture.onload = picture.onerror = null;
+    if (!wanted || !address || !url) return;
+    const ending = new AbortController();
+    let later: ReturnType<typeof setTimeout> | undefined;
+    let made: string | undefined;
+    const look = async () => {
+      try {
+        const picture = await ask<Blob>(url, { as: 'blob', signal: ending.signal });
+        if (!ending.signal.aborted) setThere({ of: url, url: (made = URL.createObjectURL(picture)) });
+      } catch (problem) {
+        if (ending.signal.aborted) return;
+        if (!(problem instanceof Problem)) throw problem;
+        if (problem.status === 404) setMissing((before) => [...before, address]);
+        else if (BUSY.includes(problem.status)) later = setTimeout(() => void look(), AGAIN_MS);
+      }
     };
-  }, [isWanted, address, url, there]);
-  return url && there === url ? { url, grid } : undefined;
+    void look();
+    return () => {
+      ending.abort();
+      clearTimeout(later);
+      if (made) URL.revokeObjectURL(made);
+    };
+  }, [wanted, address, url]);
+  return there && there.of === url ? { url: there.url, grid } : undefined;
 }
 
 function Small({ url, grid, wide, at }: { url: string; grid: Grid; wide: number; at: number }) {

@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
-import { finalName, isPlayed, useFinals } from '../api/finals';
+import { finalName, formOf, isPlayed, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
@@ -234,7 +234,8 @@ function Preview({ session, send, busy }: Props) {
 }
 
 function Result({ session, send, busy }: Props) {
-  const { output, execution, preview, render } = session.state;
+  const { output, execution, preview } = session.state;
+  const { format, transparent } = formOf(session.state);
   const link = useRef<HTMLAnchorElement>(null);
   const download = () => link.current?.click();
   useKey('d', download);
@@ -248,7 +249,7 @@ function Result({ session, send, busy }: Props) {
         It is finished
       </h2>
       <p className="text-sm text-muted">
-        {[render && (render.transparent ? `${render.format}, transparent` : render.format), output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
+        {[transparent ? `${format}, transparent` : format, output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
       </p>
       <a
         ref={link}
@@ -265,7 +266,7 @@ function Result({ session, send, busy }: Props) {
         <Image aria-hidden className="size-4" /> Poster
       </a>
       <Share sessionId={session.id} job={output.jobId ?? undefined} />
-      {preview && isPlayed(render?.format) && (
+      {preview && isPlayed(format) && (
         <Link
           href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`}
           className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"

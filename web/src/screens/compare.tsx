@@ -192,7 +192,7 @@ function Keep({ name, session: { id, state }, side }: { name: 'A' | 'B'; session
     setBusy(true);
     setProblem(undefined);
     try {
-      await first?.();
+      if (first) await first();
       go(`/s/${to}`);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
