@@ -74,7 +74,7 @@ function Group({ name, lines, near }: { name: string; lines: readonly Line[]; ne
                 className="mt-2 h-2 overflow-hidden rounded-full bg-sunken"
               >
                 <div
-                  className={`h-full min-w-1 rounded-full ${near.includes(each) ? 'bg-bad' : 'bg-accent'}`}
+                  className={`h-full rounded-full ${each.share > 0 ? 'min-w-1' : ''} ${near.includes(each) ? 'bg-bad' : 'bg-accent'}`}
                   style={{ width: `${Math.min(100, 100 * each.share)}%` }}
                 />
               </div>
