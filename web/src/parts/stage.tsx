@@ -1,5 +1,5 @@
 import { CircleDashed, Film, Radio } from 'lucide-react';
-import { type CSSProperties, useState } from 'react';
+import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import type { Progress } from '../api/hooks';
@@ -34,6 +34,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isLive = wantsLive && canBeLive;
   const final = state.output?.videoUrl ? state.output : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
+  useEffect(() => setWasAlone(false), [state.phase, shown?.jobId]);
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
   const todos = state.execution?.todos ?? [];
@@ -45,6 +46,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
   const isPinned = Boolean(state.owes) && todos.length > 0;
+  const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
   return (
     <figure className="space-y-2">
@@ -78,11 +80,9 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           </p>
         </div>
       )}
-      {wasAlone && !isLive && (
-        <p role="status" className="text-sm text-muted">
-          Nobody was here for half an hour: the live page was left, so that its session may sleep.
-        </p>
-      )}
+      <p role="status" className={isTold ? 'text-sm text-muted' : 'sr-only'}>
+        {isTold && 'Nobody was here for half an hour: the live page was left, so that its session may sleep.'}
+      </p>
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
           <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
