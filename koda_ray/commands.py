@@ -61,7 +61,6 @@ __all__ = [
     "Start",
     "StopWork",
     "Think",
-    "Withdraw",
     "Wrote",
 ]
 
@@ -114,21 +113,10 @@ class RequestChanges:
 
 @dataclass(frozen=True)
 class Say:
-    """Say something, or point at it; what it means depends on the phase.
-
-    ``id`` names it, so that it can be taken back while no agent has read it; empty for what cannot be.
-    """
+    """Say something, or point at it; what it means depends on the phase."""
 
     text: str
     notes: tuple[Note, ...] = ()
-    id: str = ""
-
-
-@dataclass(frozen=True)
-class Withdraw:
-    """Take a message back that no agent has read yet."""
-
-    id: str
 
 
 @dataclass(frozen=True)
@@ -304,7 +292,7 @@ class Pause:
 
 Command = (
     Start | Answer | Accept | Reject | RequestChanges | EditPlan | Say | Cancel | Retry | Render | PutBack
-    | Approve | Refuse | SetPermissions | Allow | Withdraw
+    | Approve | Refuse | SetPermissions | Allow
     | Ask | AskAgreement | Propose | SetTodos | SetTodoStatus | Think | Wrote | Deliver | Previewed | Closed | Finished
     | Fail | Pause
 )  # fmt: skip
@@ -317,16 +305,7 @@ Command = (
 class Emit:
     """Announce an event, in the transaction that stores the state."""
 
-    type: Literal[
-        "state_change",
-        "todo_update",
-        "thinking",
-        "message",
-        "message_withdrawn",
-        "file_written",
-        "preview_ready",
-        "error",
-    ]
+    type: Literal["state_change", "todo_update", "thinking", "message", "file_written", "preview_ready", "error"]
     data: tuple[tuple[str, JsonValue], ...]
 
 

@@ -45,7 +45,6 @@ EventType = Literal[
     "todo_update",
     "thinking",
     "message",
-    "message_withdrawn",
     "text_chunk",
     "done",
     "code_chunk",

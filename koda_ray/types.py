@@ -56,7 +56,6 @@ __all__ = [
     "SessionPermissions",
     "Todo",
     "TodoStatus",
-    "Unread",
     "new_id",
     "now",
 ]
@@ -404,13 +403,6 @@ class Pointed(Model):
     notes: tuple[Note, ...]
 
 
-class Unread(Model):
-    """A message that no agent has read yet: the ``id`` of its command, and its number among all changes, from 1."""
-
-    id: str
-    change: int = Field(ge=1)
-
-
 class Paused(Model):
     """Work that waits for a person to say whether more may be used, and how it goes on then.
 
@@ -434,15 +426,15 @@ class NodeState(Model):
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
     since the session was made), ``feedback`` every change asked for (oldest first), and ``feedback_seen`` how many of
-    those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``unread`` are
-    the messages among them that can be taken back, ``withdrawn`` the ids of those that were. ``answers`` is all that
-    was said when asked, oldest first, and before it the style that came with the request; ``style`` and ``answer`` are
-    the last of it, for people. ``plan_edited`` says that the plan is not what the agents proposed, but what a person
-    made of it. ``finished`` is the video that was there before another render of the same animation began,
-    ``forked_from`` the session that this one was made of, ``group`` what the takes of one prompt have in common.
-    ``budget`` limits this session where it says so, and else the settings do; while ``paused`` the question is whether
-    more may be used. ``closing`` says that a preview is shown to which the agents have not said their last words yet:
-    nobody waits for them, and whoever takes the session up says them, unless a person has gone on meanwhile.
+    those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``answers`` is
+    all that was said when asked, oldest first, and before it the style
+    that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
+    plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
+    another render of the same animation began, ``forked_from`` the session that this one was made of, ``group`` what
+    the takes of one prompt have in common. ``budget`` limits this session where it says so, and else the settings do;
+    while ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the
+    agents have not said their last words yet: nobody waits for them, and whoever takes the session up says them, unless
+    a person has gone on meanwhile.
     """
 
     node_id: str
@@ -461,8 +453,6 @@ class NodeState(Model):
     feedback: tuple[str, ...] = ()
     feedback_seen: int = 0
     pointed: tuple[Pointed, ...] = ()
-    unread: tuple[Unread, ...] = ()
-    withdrawn: tuple[str, ...] = ()
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False

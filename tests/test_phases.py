@@ -36,7 +36,6 @@ from koda_ray.commands import (
     SetTodoStatus,
     Start,
     Think,
-    Withdraw,
     Wrote,
 )
 from koda_ray.errors import InvalidInput, InvalidTransition
@@ -45,7 +44,6 @@ from koda_ray.types import (
     MAX_DURATION_S,
     Budget,
     NodeState,
-    Note,
     Option,
     Output,
     PendingCall,
@@ -111,8 +109,6 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Reject, WORDS),
     st.builds(RequestChanges, WORDS),
     st.builds(Say, WORDS),
-    st.builds(Say, WORDS, id=st.sampled_from(["cmd_1", "cmd_2"])),
-    st.builds(Withdraw, st.sampled_from(["cmd_1", "cmd_2"])),
     st.sampled_from(
         [
             EditPlan(tuple(SceneEdit(scene=n) for n in (3, 1, 2))),
@@ -216,10 +212,8 @@ def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], 
     assert check(new) == [] and new.owes is None and new.sandbox_id == "sbx_1"
     assert (commands.StopWork() in effects) == (now.owes is not None)
     assert any(isinstance(e, commands.CancelJob) for e in effects) == (now.owes == "render_final")
-    is_whole = not any(each.id in now.withdrawn for each in past.unread)
-    if is_whole and past.owes is None and past.approval is None and past.paused is None:
+    if past.owes is None and past.approval is None and past.paused is None:
         kept = {"sandbox_id": "sbx_1", "updated_at": AT, "permissions": now.permissions, "budget": now.budget}
-        kept |= {"unread": (), "withdrawn": now.withdrawn}
         assert new == past.model_copy(update={**kept, "closing": False})
     if new != now or effects:
         assert isinstance(told := effects[-1], commands.Emit) and told.type == "state_change"
@@ -274,29 +268,6 @@ def test_feedback_given_during_work_keeps_the_preview_from_ending_it() -> None:
     working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it red"))
     assert walk(working, Previewed(preview())).phase == "executing"
     assert walk(working, Deliver(1), Previewed(preview())).phase == "preview"
-
-
-def test_a_message_that_is_taken_back_is_as_if_it_had_never_been_said() -> None:
-    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it round"))
-    note = Note(text="this dot", time=1.0)
-    both = walk(working, Say("make it red", id="cmd_1"), Say("larger", (note,), id="cmd_2"))
-    assert [(each.id, each.change) for each in both.unread] == [("cmd_1", 2), ("cmd_2", 3)]
-    state, effects = apply(both, Withdraw("cmd_1"), AT)
-    assert effects == (commands.Emit("message_withdrawn", (("id", "cmd_1"),)),)
-    only = walk(working, Say("larger", (note,), id="cmd_2"))
-    assert state == only.model_copy(update={"withdrawn": ("cmd_1",)})
-    assert apply(state, Withdraw("cmd_1"), AT) == (state, ())  # it is so already
-    for read in (Deliver(3), Cancel()):
-        with pytest.raises(InvalidTransition, match="cmd_1 was read already"):
-            apply(walk(both, read), Withdraw("cmd_1"), AT)
-
-
-def test_what_was_taken_back_does_not_come_back_with_an_earlier_moment() -> None:
-    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it round"))
-    shown = walk(working, Say("make it red", id="cmd_1"), Say("larger", id="cmd_2"), Previewed(preview()))
-    later = walk(shown, Withdraw("cmd_1"), Deliver(2), Previewed(preview("job_q")))
-    back = walk(later, PutBack(shown))
-    assert (back.feedback, back.unread, back.withdrawn) == (("make it round", "larger"), (), ("cmd_1",))
 
 
 def test_last_words_are_to_come_until_they_are_said_or_a_person_goes_on() -> None:

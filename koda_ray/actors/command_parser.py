@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
@@ -11,10 +10,9 @@ from pydantic.alias_generators import to_camel
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
-from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, Note, Owes, RenderOptions, SceneEdit, SessionPermissions, new_id
 
-__all__ = ["COMMAND_NAMES", "parse_command", "recorded_command"]
+__all__ = ["COMMAND_NAMES", "parse_command"]
 
 
 class _Body(BaseModel):
@@ -66,10 +64,6 @@ class _EditPlan(_Body):
     scenes: tuple[SceneEdit, ...]
 
 
-class _Withdraw(_Body):
-    message: str
-
-
 class _Rewind(_Body):
     to: str | None = None
     undo: bool = False
@@ -111,7 +105,6 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "refuse": lambda body: commands.Refuse(**_Refuse.model_validate(body).model_dump()),
     "permissions": lambda body: commands.SetPermissions(SessionPermissions.model_validate(body)),
     "rewind": _rewind,
-    "withdraw": lambda body: commands.Withdraw(_Withdraw.model_validate(body).message),
     "budget": lambda body: commands.Allow(Budget.model_validate(body)),
 }
 COMMAND_NAMES = tuple(_PARSERS)
@@ -132,9 +125,3 @@ def parse_command(name: str, body: Mapping[str, JsonValue]) -> commands.Command 
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
         raise InvalidInput(f"{name}: {where}: {first['msg']}", context={"field": where}) from None
-
-
-def recorded_command(asked: CommandRecord) -> commands.Command | commands.Rewind:
-    """Read a command that was recorded; a message can be taken back by the record's id. Raises as `parse_command`."""
-    command = parse_command(asked.name, asked.body)
-    return replace(command, id=asked.id) if isinstance(command, commands.Say) else command

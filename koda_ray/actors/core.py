@@ -17,7 +17,6 @@ from typing import cast
 from pydantic import JsonValue
 
 from koda_ray import phases
-from koda_ray.actors.handed import Handed
 from koda_ray.agent.approvals import announced
 from koda_ray.commands import ApprovalChange, CancelJob, Effect, Emit, ReleaseSandbox, StopWork
 from koda_ray.errors import Fenced, NotFound, StorageError
@@ -63,7 +62,6 @@ class SessionCore:
         self.seq = record.seq
         self.checkpoint_id: str | None = None
         self.trace = record.trace
-        self.handed = Handed()
         self._state = record.state
         self._after = after
         self._changed = changed
@@ -111,8 +109,7 @@ class SessionCore:
             if state is not before:
                 batch.state = state
                 batch.beads = [*batch.beads, *self._beads(before, state)]
-            said_by = batch.command.id if batch.command is not None else None
-            batch.events = [*batch.events, *(_event(effect, said_by) for effect in effects if isinstance(effect, Emit))]
+            batch.events = [*batch.events, *(_event(effect) for effect in effects if isinstance(effect, Emit))]
             changes = [effect for effect in effects if isinstance(effect, ApprovalChange)]
             if changes:
                 approvals = await self._approvals(changes, state, batch)
@@ -304,6 +301,5 @@ def payload_of(kind: str, state: NodeState) -> dict[str, JsonValue]:
     return cast("dict[str, JsonValue]", shown.model_dump(mode="json", by_alias=True)) if shown is not None else {}
 
 
-def _event(effect: Emit, said_by: str | None) -> NewEvent:
-    """Make an effect's event; what a person said is named by the command that said it."""
-    return NewEvent(type=effect.type, data=dict(effect.data), cause_id=said_by if effect.type == "message" else None)
+def _event(effect: Emit) -> NewEvent:
+    return NewEvent(type=effect.type, data=dict(effect.data))

@@ -12,7 +12,7 @@ from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
 from koda_ray.types import NodeState
 
-__all__ = ["answer_of", "heard_words", "message_of", "stops"]
+__all__ = ["answer_of", "heard_words", "stops"]
 
 
 def stops(command: Command, state: NodeState) -> bool:
@@ -71,11 +71,6 @@ def heard_words(command: Command, state: NodeState) -> str | None:
             return f"That failed ({state.error.code}): {state.error.message}{details}\nTry again."
         case _:
             return None
-
-
-def message_of(command_id: str) -> str:
-    """Return the id under which what a command said stands in the agents' history."""
-    return f"msg_{command_id.removeprefix('cmd_')}"
 
 
 def _edited(state: NodeState) -> JsonValue:

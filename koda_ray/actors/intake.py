@@ -22,7 +22,7 @@ from contextlib import suppress
 from pydantic import JsonValue
 
 from koda_ray import phases
-from koda_ray.actors.command_parser import recorded_command
+from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import SessionCore
 from koda_ray.commands import Command, Rewind
 from koda_ray.errors import Conflict, Fenced, KodaError, StorageError
@@ -77,7 +77,7 @@ async def record_command(
         InvalidTransition: The phase does not take it.
         LimitReached: Too many wait already, so many sessions are awake, or so much video waits.
     """
-    command = recorded_command(asked)
+    command = parse_command(asked.name, asked.body)
     if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
         await store.see_point(asked.session_id, command.point, user_id=asked.user_id)
     return await store.receive(
@@ -98,7 +98,7 @@ def _foreseen(state: NodeState, waiting: Sequence[CommandRecord], command: Comma
     """Say what a command leads to once what waits before it is taken; raises what refuses it."""
     at = now()
     for each in waiting:
-        before = recorded_command(each)
+        before = parse_command(each.name, each.body)
         if isinstance(before, Rewind):  # where that leads is known when it is taken, and so is whether this may follow
             return {}
         with suppress(KodaError):

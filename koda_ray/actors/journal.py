@@ -53,7 +53,7 @@ class SessionJournal:
 
     def telling(self) -> None:
         """Note that a request is being made: it holds all that has been said so far."""
-        self._told = self._core.handed.changes = len(self._core.state.feedback)
+        self._told = len(self._core.state.feedback)
 
     async def messages(self, agent: str) -> list[MessageRecord]:
         """Read an agent's messages."""

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from koda_ray import phases
-from koda_ray.actors.command_parser import recorded_command
+from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, heard_words, message_of, stops
+from koda_ray.actors.heard import answer_of, heard_words, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
@@ -49,7 +49,6 @@ from koda_ray.commands import (
     ReleaseSandbox,
     Rewind,
     StopWork,
-    Withdraw,
 )
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
@@ -169,7 +168,6 @@ class Session:
                     context=self._context,
                     briefing=lambda: session_block(self.state, self._assets),
                     todo=self._next_todo,
-                    ready=self.core.handed.settled,
                 ),
             ),
             toolkit=Toolkit([*tools, *crew.tools(ORCHESTRATOR, 0)]),
@@ -242,7 +240,7 @@ class Session:
         """Apply a command that waited, with what follows from it."""
         self._active_at = self._parts.clock()
         self.core.trace = asked.trace or self.core.trace
-        command, waits = recorded_command(asked), False
+        command, waits = parse_command(asked.name, asked.body), False
         try:
             # refused before anything is stopped
             if isinstance(command, Rewind):
@@ -251,8 +249,6 @@ class Session:
             phases.apply(self.state, command, now())
             if stops(command, self.state):
                 await self._hold_work(STOPPED)
-            if isinstance(command, Withdraw):
-                return await self._withdraw(command, asked)
             return await self._record(command, asked)
         except StorageError:  # it is tried again; what agents did until then would be undone by going back
             waits = isinstance(command, Rewind)
@@ -268,17 +264,6 @@ class Session:
         await self._tell(command, Batch(phase_commands=[command], command=record, touch=True))
         return record
 
-    async def _withdraw(self, command: Withdraw, asked: CommandRecord) -> CommandRecord:
-        """Take a message back that no agent was given; who is about to make a request waits, and finds it gone."""
-        handed = self.core.handed
-        async with handed.held_back():
-            if any(each.id == command.id and each.change <= handed.changes for each in self.state.unread):
-                raise phases.already_read(command.id)
-            record = replace(asked, result={"phase": self.state.phase, "owes": self.state.owes})
-            batch = Batch(phase_commands=[command], command=record, touch=True)
-            await self.agents.take_back(message_of(command.id), batch)
-        return record
-
     async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.
 
@@ -290,7 +275,6 @@ class Session:
         await self._hold_work(STOPPED)
         async with self.project.put_away("rewind"):
             await self.core.rewind(command.point, lambda past: back_at(past, command=asked, at=now()))
-        self.core.handed.changes = 0
         await self.agents.reload()
         await self.jobs.leave()
         recorded = await self._parts.store.find_command(self.session_id, asked.key)
@@ -326,8 +310,7 @@ class Session:
         else:
             parts = self._parts
             seen = await pictures_of(command, user_id=self.core.user_id, store=parts.store, storage=parts.storage)
-            told_as = message_of(batch.command.id) if batch.command is not None else ""
-            await self.agents.add_user(words, batch, pictures=seen, message_id=told_as)
+            await self.agents.add_user(words, batch, pictures=seen)
 
     # --- what others ask ------------------------------------------------------------------------------------------
 

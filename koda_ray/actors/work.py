@@ -19,7 +19,7 @@ from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.own_words import reminder
 from koda_ray.budgets import Exceeded
-from koda_ray.commands import Ask, Closed, Deliver, Fail, Finished
+from koda_ray.commands import Ask, Closed, Fail, Finished
 from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
@@ -143,13 +143,9 @@ class Work:
 
     async def _carry_on(self, outcome: LoopOutcome) -> None:
         """Answer a call that waits for a person who has spoken already."""
-        await self._core.handed.settled()
-        state = self._core.state
-        self._core.handed.changes = count = len(state.feedback)
-        said = "\n".join(state.feedback[state.feedback_seen :])
-        content: dict[str, JsonValue] = {"status": "changes", "feedback": said}
-        told = Batch(phase_commands=[Deliver(count)])  # with the answer: it holds those words from then on
-        await self._loop.resolve(outcome.suspended_call_id or "", json.dumps(content, ensure_ascii=False), told)
+        said = list(self._core.state.feedback[self._core.state.feedback_seen :])
+        content: dict[str, JsonValue] = {"status": "changes", "feedback": "\n".join(said)}
+        await self._loop.resolve(outcome.suspended_call_id or "", json.dumps(content, ensure_ascii=False))
 
     async def _render_final(self) -> None:
         state = self._core.state

@@ -118,10 +118,7 @@ class SessionWorkbench:
             return proposal[0]
         request: dict[str, JsonValue] = {k: v for k, v in task.items() if k != "files"}
         request["targets"] = task.get("files") or []
-        assets = await self._project.place_assets()
-        await self._core.handed.settled()
-        self._core.handed.changes = len(self.state.feedback)
-        request |= request_context(self.state, assets)
+        request |= request_context(self.state, await self._project.place_assets())
         request["files"] = cast("JsonValue", await self._project.use(self._read_written))
         answer = await self._generator.generate(
             request, emit=self.emit, on_usage=self._usage, cause_id=cause_id, commit=self._core.commit

@@ -48,18 +48,14 @@ class Lead:
         return self._loop.told(outcome)
 
     async def add_user(
-        self, text: str, batch: Batch | None = None, *, pictures: Sequence[ImageBlock] = (), message_id: str = ""
+        self, text: str, batch: Batch | None = None, *, pictures: Sequence[ImageBlock] = ()
     ) -> MessageRecord:
         """Record what a person says, or the program; it is answered also while subagents work."""
-        record = await self._loop.add_user(text, batch, pictures=pictures, message_id=message_id)
+        record = await self._loop.add_user(text, batch, pictures=pictures)
         self._spoken = True
         if is_a_persons(record):
             self._subagents.spoken(record.created_at)
         return record
-
-    async def take_back(self, message_id: str, batch: Batch) -> None:
-        """Have something never have been said of which no request was made yet."""
-        await self._loop.take_back(message_id, batch)
 
     async def waiting(self) -> ToolCallRecord | None:
         """Find the agent's own call that waits for a person."""

@@ -44,7 +44,7 @@ from koda_ray.errors import (
     NotFound,
 )
 from koda_ray.events import NewEvent
-from koda_ray.llm.base import Block, Completed, ImageBlock, ModelRequest, substitutes_of
+from koda_ray.llm.base import Completed, ImageBlock, ModelRequest, substitutes_of
 from koda_ray.logs import get_logger
 from koda_ray.state.records import Batch, MessageRecord, ToolCallRecord
 from koda_ray.types import new_id, now
@@ -117,12 +117,7 @@ class AgentLoop:
         return self._voice.done(outcome.kind, outcome.text, outcome.suspended_call_id)
 
     async def add_user(
-        self,
-        text: str | Sequence[str],
-        batch: Batch | None = None,
-        *,
-        pictures: Sequence[ImageBlock] = (),
-        message_id: str = "",
+        self, text: str | Sequence[str], batch: Batch | None = None, *, pictures: Sequence[ImageBlock] = ()
     ) -> MessageRecord:
         """Record what a person says, durably, together with ``batch``; also while the loop runs.
 
@@ -130,7 +125,6 @@ class AgentLoop:
             text: The words; several where not all of them are a person's (`koda_ray.agent.own_words`).
             batch: Committed with them.
             pictures: What they are about, for the model to look at.
-            message_id: Under which id they are recorded; one that is made now where it is empty.
 
         Raises:
             InvalidInput: INVALID_INPUT, the text is blank.
@@ -140,19 +134,9 @@ class AgentLoop:
         if not texts or not all(each.strip() for each in texts):
             raise InvalidInput("the message is empty; say something")
         await self._log.refresh()
-        blocks: list[Block] = [*({"type": "text", "text": each} for each in texts), *pictures]
-        record = self._log.record("user", blocks, message_id=message_id)
+        record = self._log.record("user", [*({"type": "text", "text": each} for each in texts), *pictures])
         await self._log.commit(merged(Batch(messages=[record]), batch))
         return record
-
-    async def take_back(self, message_id: str, batch: Batch) -> None:
-        """Have something never have been said, together with ``batch``; no request that holds it may have been made.
-
-        Raises:
-            Fenced: FENCED, another activation owns the session.
-        """
-        await self._log.refresh()
-        await self._log.commit(merged(Batch(withdrawn=[message_id]), batch))
 
     async def waiting(self) -> ToolCallRecord | None:
         """Find the call that waits for a person, if one does."""
@@ -401,7 +385,6 @@ class AgentLoop:
 
     async def _ask_compressed(self) -> str | Stop:
         """Ask, with old turns summed up first where they take too much room; once more where the provider says so."""
-        await self._prompt.ready()
         if isinstance(made := await self._window.compress(self._request), Stop):
             return made
         try:
@@ -419,7 +402,6 @@ class AgentLoop:
 
     async def _ask(self) -> str | Stop:
         for attempt in range(1, self._limits.model_attempts + 1):
-            await self._prompt.ready()
             request, position = self._request(), self._log.reserve()
             request = await self._hooks.before_model(request)
             if isinstance(request, Stop):

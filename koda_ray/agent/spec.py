@@ -23,10 +23,6 @@ def _nothing() -> str:
     return ""
 
 
-async def _ready() -> None:
-    return
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
     """What a model is told around the conversation.
@@ -38,14 +34,12 @@ class Prompt:
         briefing: Called before each request; its text is the last system part and never stored: what is true for a long
             time, such as an agreed plan. Empty for none.
         todo: Says what is to be done next on the agent's list of things to do; empty where nothing is.
-        ready: Awaited right before each request is made: whoever takes back what was said has done so by then.
     """
 
     system: tuple[str, ...] = ()
     context: Callable[[], str] = _nothing
     briefing: Callable[[], str] = _nothing
     todo: Callable[[], str] = _nothing
-    ready: Callable[[], Awaitable[None]] = _ready
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,9 +209,6 @@ class Transcript:
             elif record.agent == stream_of(self.identity.agent):
                 self.summaries.append(record)
                 self.loaded += 1
-        if batch.withdrawn:
-            self.history = [each for each in self.history if each.id not in batch.withdrawn]
-            self._closed, self.loaded = 0, self.loaded + 1
         self.calls.update((record.id, record) for record in batch.tool_calls)
         self._current = was_current
         self.version += 1

@@ -240,17 +240,6 @@ class KodaClient(PageRenders, VideoFrames, SharedLinks, OwnSandboxes, OwnProcess
         said = Message.model_construct(text=text, notes=tuple(notes))
         return await self._command(session_id, "message", said, key)
 
-    async def take_back(self, session_id: str, message_id: str, *, key: str | None = None) -> CommandAccepted:
-        """Take a message back that was sent during the work and that no agent has read; its id is its `command_id`.
-
-        Raises:
-            Conflict: MESSAGE_READ, it was read already.
-            NotFound: MESSAGE_NOT_FOUND, there is no such message.
-        """
-        address = f"{_session(session_id)}/messages/{escaped_path(message_id)}"
-        headers = {"Idempotency-Key": key or new_id("cmd")}
-        return parse(CommandAccepted, await self._send("DELETE", address, headers=headers))
-
     async def cancel(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
         """Stop the work under way."""
         return await self._command(session_id, "cancel", None, key)

@@ -61,8 +61,6 @@ class PlainLines:
                 return "rewound", f"back to {data.get('point')}; koda rewind {view.session_id} --undo undoes it"
             case "forked":
                 return "forked", f"of {data.get('sessionId')}"
-            case "message_withdrawn":
-                return "withdrew", "a message, before it was read"
             case "command_refused":
                 return "refused", f"{data.get('command')}: {data.get('message')}"
             case "command_delayed":

@@ -20,13 +20,11 @@ from koda_ray.phases.interruptions import NOTHING_OWED, STOP, at_rest, is_stuck,
 from koda_ray.phases.machine import apply
 from koda_ray.phases.parts import Transition
 from koda_ray.phases.plans import scene_bounds
-from koda_ray.phases.unread import already_read
 
 __all__ = [
     "NOTHING_OWED",
     "STOP",
     "Transition",
-    "already_read",
     "apply",
     "at_rest",
     "check",

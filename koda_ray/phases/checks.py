@@ -30,9 +30,6 @@ def check(state: NodeState) -> list[str]:
     waits = state.approval.owes if state.approval is not None else None
     must(not asked or (waits is not None and waits in allowed[state.phase]), f"waits for no work, {waits}")
     must(0 <= state.feedback_seen <= len(state.feedback), "feedback_seen is out of range")
-    waiting = [each.change for each in state.unread]
-    must(all(state.feedback_seen < each <= len(state.feedback) for each in waiting), "unread is out of range")
-    must(waiting == sorted(set(waiting)), "unread is out of order")
     match state.phase:
         case "question":
             must(asked or state.owes == "analyze" or state.question is not None, "has no question")

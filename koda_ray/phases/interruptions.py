@@ -31,7 +31,6 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.parts import Transition, announce, person_said, refuse
-from koda_ray.phases.unread import without_withdrawn
 from koda_ray.types import Budget, ErrorInfo, Execution, NodeState, Paused, PendingCall, Phase, Question
 
 __all__ = [
@@ -236,7 +235,7 @@ def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:
     effects: tuple[Effect, ...] = (StopWork(),) if state.owes is not None else ()
     if state.owes == "render_final" and state.output is not None:
         effects = (*effects, CancelJob(state.output.job_id))
-    past = without_withdrawn(command.past, state)
+    past = command.past
     if past.paused is not None:
         past = _unpaused(past, past.paused)
     if past.owes is not None or past.approval is not None:  # what was under way then is not taken up by itself

@@ -35,10 +35,9 @@ from koda_ray.commands import (
     SetTodoStatus,
     Start,
     Think,
-    Withdraw,
     Wrote,
 )
-from koda_ray.phases import agents, interruptions, people, plans, unread
+from koda_ray.phases import agents, interruptions, people, plans
 from koda_ray.phases.parts import Transition, announce, refuse
 from koda_ray.types import NodeState
 
@@ -56,7 +55,6 @@ _HANDLERS: dict[type, object] = {
     RequestChanges: people.request_changes,
     EditPlan: plans.edit_plan,
     Say: people.say,
-    Withdraw: unread.withdraw,
     Cancel: interruptions.cancel,
     Retry: people.retry,
     Render: people.render,
@@ -105,7 +103,7 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
     if new == state and not effects:
         return state, ()
     since = (state.owed_since if new.owes == state.owes else at) if new.owes else None
-    new = unread.no_more_than_unread(new).model_copy(update={"updated_at": at, "owed_since": since})
+    new = new.model_copy(update={"updated_at": at, "owed_since": since})
     if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack | EditPlan):
         effects = (*effects, announce(new))
     return new, effects

@@ -23,7 +23,7 @@ from koda_ray.commands import (
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
 from koda_ray.phases.parts import Transition, announce, asked, person_said, refuse, words_of
-from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions, Unread
+from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions
 
 __all__ = [
     "accept",
@@ -175,8 +175,6 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
     if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
-        if command.id:
-            update["unread"] = (*state.unread, Unread(id=command.id, change=len(state.feedback) + 1))
         return state.model_copy(update=update), (person_said(words),)
     match state.phase:
         case "question":

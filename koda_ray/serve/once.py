@@ -97,11 +97,20 @@ def check_same_comment(made: ShareComment, wanted: ShareComment, key: str) -> No
 
 
 def check_same_asset(made: AssetRecord, wanted: AssetRecord, key: str) -> None:
-    """Raise Conflict where a key had uploaded another file already; it may have been given to a session since."""
+    """Raise Conflict where a key had uploaded another file already, or that into another project.
+
+    It may have been given to a session since.
+    """
     is_elsewhere = wanted.session_id is not None and wanted.session_id != made.session_id
     if (made.name, made.sha256) != (wanted.name, wanted.sha256) or is_elsewhere:
         raise Conflict(
             f"the idempotency key {key!r} was used for another file ({made.id}); use a new key",
+            context={"asset": made.id},
+        )
+    if made.project_id != wanted.project_id:
+        raise Conflict(
+            f"the idempotency key {key!r} was used for a file ({made.id}) in the project {made.project_id!r}, which is "
+            f"not {wanted.project_id!r}; use a new key",
             context={"asset": made.id},
         )
 

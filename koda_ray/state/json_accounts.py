@@ -106,9 +106,8 @@ class JsonAccounts:
 
         def work(change: Transaction) -> AssetRecord:
             ensure_project(change, asset.user_id, asset.project_id, asset.project_id)
-            for row in _assets(change.tables, asset.user_id) if once else ():
-                if str(row["id"]).endswith(once) and is_of_seen(change.tables, row):
-                    return decode(AssetRecord, row)
+            if once and (there := _alike(change.tables, asset.user_id, once)) is not None:
+                return there
             if change.tables.get("assets", asset.id) is None:
                 change.put("assets", encode(asset))
             sizes = [cast("int", row["size_bytes"]) for row in _assets(change.tables, asset.user_id)]
@@ -117,6 +116,10 @@ class JsonAccounts:
             return asset
 
         return await self._database.write(work)
+
+    async def asset_alike(self, user_id: str, *, once: str) -> AssetRecord | None:
+        """Read the asset whose id ends so, if there is one."""
+        return await self._database.read(lambda tables: _alike(tables, user_id, once))
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
         """Read a session's assets, oldest first."""
@@ -188,6 +191,12 @@ def is_of_seen(tables: Tables, row: TableRow) -> bool:
         return True
     session = tables.get("sessions", str(row["session_id"]))
     return session is not None and is_seen(session)
+
+
+def _alike(tables: Tables, user_id: str, once: str) -> AssetRecord | None:
+    """Return the asset of a user's whose id ends so, if there is one."""
+    alike = (row for row in _assets(tables, user_id) if str(row["id"]).endswith(once) and is_of_seen(tables, row))
+    return next((decode(AssetRecord, row) for row in alike), None)
 
 
 def _assets(tables: Tables, user_id: str) -> list[TableRow]:

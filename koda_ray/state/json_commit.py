@@ -76,8 +76,6 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
         for position, item in enumerate(records):
             belongs(item, session_id, user_id)
             _put_part(change, table, item, position, {"rev": rev, "seq": seq - len(made)})
-    for message_id in batch.withdrawn:
-        change.remove("messages", message_id, session_id)
     for job in batch.jobs:
         belongs(job, session_id, user_id)
         put_job(change, job)

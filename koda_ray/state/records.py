@@ -371,8 +371,7 @@ class Batch:
     """Changes to one session that happen together or not at all.
 
     Records are upserted by id. ``command`` is inserted once per ``(session, key)``, and waits no longer; ``refused`` is
-    the key of one that waited and is not taken. ``withdrawn`` are ids of messages that were taken back before any agent
-    read them, whose records go. ``phase_commands`` are those that
+    the key of one that waited and is not taken. ``phase_commands`` are those that
     the session turns into ``state`` at the moment of the commit, so that nothing said meanwhile is lost; a store
     does not look at them. ``charges`` are entered in order, and their warnings follow the events.
     """
@@ -386,7 +385,6 @@ class Batch:
     command: CommandRecord | None = None
     refused: str | None = None
     messages: list[MessageRecord] = field(default_factory=list[MessageRecord])
-    withdrawn: list[str] = field(default_factory=list[str])
     tool_calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
     approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])
     beads: list[BeadRecord] = field(default_factory=list[BeadRecord])

@@ -420,7 +420,8 @@ class SqlStore(
         if batch.command is not None:
             belongs(batch.command, session_id, user_id)
             put_command(self._database, connection, batch.command, user_id=user_id, seq=seq, count=len(made))
-        _take_away(connection, session_id, batch)
+        if batch.refused is not None:
+            take_out(connection, session_id, batch.refused)
         for table, records in (
             (schema.messages, batch.messages),
             (schema.tool_calls, batch.tool_calls),
@@ -532,13 +533,3 @@ class SqlStore(
         query = select(schema.commands).where(table.session_id == session_id, table.key == key)
         found = await self._database.records(CommandRecord, query)
         return found[0] if found else None
-
-
-def _take_away(connection: Connection, session_id: str, batch: Batch) -> None:
-    """Take out a command that is refused, and messages that were taken back."""
-    if batch.refused is not None:
-        take_out(connection, session_id, batch.refused)
-    if batch.withdrawn:
-        messages = schema.messages.c
-        taken = and_(messages.session_id == session_id, messages.id.in_(batch.withdrawn))
-        connection.execute(delete(schema.messages).where(taken))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
@@ -102,9 +103,7 @@ class SqlAccounts:
         """Insert an asset's row; its user and project are made with it; see `Store.add_asset`."""
         insert = self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing()
         held = select(func.count(), func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == asset.user_id)
-
-        ends_so = (_A.user_id == asset.user_id, _A.id.endswith(once, autoescape=True))
-        alike = select(schema.assets).where(*ends_so, _is_seen())
+        alike = _alike(asset.user_id, once)
 
         def work(connection: Connection) -> AssetRecord:
             ensure_project(self._database, connection, asset.user_id, asset.project_id, asset.project_id)
@@ -119,6 +118,10 @@ class SqlAccounts:
             return asset
 
         return await self._database.write(work)
+
+    async def asset_alike(self, user_id: str, *, once: str) -> AssetRecord | None:
+        """Read the asset whose id ends so, if there is one."""
+        return next(iter(await self._database.records(AssetRecord, _alike(user_id, once))), None)
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
         """Read a session's assets, oldest first."""
@@ -163,6 +166,12 @@ class SqlAccounts:
         if not found:
             raise no_such("asset", asset_id)
         return found[0]
+
+
+def _alike(user_id: str, once: str) -> Select[Any]:
+    """Say which of a user's assets has an id that ends so."""
+    ends_so = _A.id.endswith(once, autoescape=True)
+    return select(schema.assets).where(_A.user_id == user_id, ends_so, _is_seen())
 
 
 def _is_seen() -> ColumnElement[bool]:

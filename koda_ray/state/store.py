@@ -515,6 +515,10 @@ class Store(
         """
         ...
 
+    async def asset_alike(self, user_id: str, *, once: str) -> AssetRecord | None:
+        """Return the asset that `add_asset` would in place of one whose id ends so, if there is one."""
+        ...
+
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
         """Read all of a user's assets, newest first; ``before`` is the last id of the page before.
 

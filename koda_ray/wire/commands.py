@@ -55,7 +55,6 @@ CommandName = Literal[
     "refuse",
     "permissions",
     "rewind",
-    "withdraw",
     "budget",
 ]
 

@@ -166,11 +166,7 @@ class HistoryView(Model):
 
 
 class SaidView(Model):
-    """Something that was said; ``seq`` is the number of its event.
-
-    ``id`` is, of what a person said, its command's (``commandId``), and else the message's that it began as; null where
-    it was kept without. While ``unread``, a message can be taken back; ``withdrawn`` is one that was.
-    """
+    """Something that was said; ``seq`` is the number of its event, ``id`` the message's that it began as, if any."""
 
     seq: int
     id: str | None
@@ -178,8 +174,6 @@ class SaidView(Model):
     agent: str | None
     content: str
     at: datetime
-    unread: bool = False
-    withdrawn: bool = False
 
 
 class TalkPage(Model):

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pydantic import JsonValue
 
 from koda_ray import commands, phases
-from koda_ray.actors.command_parser import recorded_command
+from koda_ray.actors.command_parser import parse_command
 from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.stills import still_clock
@@ -111,7 +111,7 @@ class ScriptedDirectory:
         )
         if not waits:
             return recorded
-        order = recorded_command(recorded)
+        order = parse_command(name, body)
         async with self._lock:
             if (taken := await self.store.find_command(session_id, key)) is not None:  # by who came with it first
                 return taken
@@ -121,8 +121,7 @@ class ScriptedDirectory:
             state, emits = _step(row.state, order)
             record = replace(recorded, result={"phase": state.phase, "owes": state.owes})
             decided = await self._decided(session_id, order)
-            told = [each.model_copy(update={"cause_id": recorded.id}) for each in emits]
-            await self._store(row, Batch(state=state, events=told, command=record, approvals=decided))
+            await self._store(row, Batch(state=state, events=emits, command=record, approvals=decided))
         if state.owes is None and session_id in self._work:
             self._work[session_id].cancel()
         self._go(session_id)

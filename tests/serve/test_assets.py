@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from koda_ray.client import KodaClient
-from koda_ray.errors import Conflict, InvalidInput, NotFound
+from koda_ray.errors import Conflict, InvalidInput, LimitReached, NotFound
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name, sniff
 
 from .test_sessions import PROMPT
@@ -170,6 +170,32 @@ async def test_a_key_uploads_a_file_once_though_its_answer_was_lost(
     assert await koda.storage.list(f"{prefix}/assets") == sorted(each.key for each in mine)
     await client.remove_upload(later.id)
     assert (await client.upload(file, key="another")).id != later.id  # what was removed is stored anew
+
+
+async def test_a_key_is_answered_as_the_first_time_where_no_more_may_be_stored(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    async with world(tmp_path, KODA_USER_STORED_MB=1) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        session_id = (await client.create(PROMPT)).session_id
+        first = await client.upload(file, key="k")
+        await koda.store.hold("local", {"a checkpoint's file": 1 << 20}, holder=session_id)
+        assert await client.upload(file, key="k") == first
+        with pytest.raises(LimitReached, match="KODA_USER_STORED_MB"):
+            await client.upload(file, key="another")
+
+
+async def test_a_key_stores_a_file_in_one_project(koda: World, http: httpx.AsyncClient) -> None:
+    async def upload(project: str) -> httpx.Response:
+        files = {"file": ("a.png", picture("PNG"), "image/png")}
+        return await http.post("/v1/assets", files=files, data={"projectId": project}, headers={"Idempotency-Key": "k"})
+
+    first = (await upload("one")).json()
+    assert first["projectId"] == "one" and (await upload("one")).json() == first
+    refused = await upload("two")
+    assert refused.status_code == 409
+    assert f"({first['id']}) in the project 'one', which is not 'two'; use a new key" in refused.json()["detail"]
+    assert [each.project_id for each in await koda.store.own_assets("local")] == ["one"]
 
 
 async def test_a_repeat_with_an_asset_is_still_a_repeat(koda: World, client: KodaClient, tmp_path: Path) -> None:

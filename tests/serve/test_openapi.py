@@ -25,7 +25,6 @@ OPERATIONS = {
     "requestChanges": ("post", "/v1/sessions/{session_id}/changes"),
     "editPlan": ("post", "/v1/sessions/{session_id}/plan"),
     "sendMessage": ("post", "/v1/sessions/{session_id}/messages"),
-    "withdrawMessage": ("delete", "/v1/sessions/{session_id}/messages/{message_id}"),
     "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
     "rewind": ("post", "/v1/sessions/{session_id}/rewind"),
     "fork": ("post", "/v1/sessions/{session_id}/fork"),

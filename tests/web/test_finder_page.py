@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.async_api import Browser, expect
+import asyncio
+import re
 
+import pytest
+from playwright.async_api import Browser, Route, expect
+
+from koda_ray.client import KodaClient
 from tests.serve.world import World
 from tests.web.axes import on_every_screen
 from tests.web.looking import begin, looking
@@ -82,3 +86,73 @@ async def test_the_arrows_go_round_and_escape_leaves_everything_as_it_was(koda: 
         await page.get_by_role("button", name="Find").click()
         await found.get_by_role("option", name="New animation").click()
         await expect(words).to_be_focused()
+
+
+async def test_who_presses_enter_at_once_opens_none_that_was_found_for_fewer_words(
+    koda: World, browser: Browser
+) -> None:
+    koda.directory.hold = {"analyze"}
+    async with KodaClient(koda.url) as client:
+        wanted = (await client.create("A bouncing ball")).session_id
+        await client.create("A kite in the wind")
+    async with looking(browser, koda.url) as page:
+        let = asyncio.Event()
+
+        async def held(route: Route) -> None:
+            await let.wait()
+            await route.continue_()
+
+        await page.route(re.compile("/v1/sessions.*bouncing"), held)
+        found = page.get_by_role("listbox", name="What was found")
+        await page.keyboard.press("Control+k")
+        await expect(found.get_by_role("option", name="A kite in the wind")).to_be_visible()
+        async with page.expect_request(re.compile("/v1/sessions.*bouncing")):
+            await page.keyboard.type("bouncing")
+            await page.keyboard.press("Enter")
+        await page.keyboard.press("Enter")  # what is asked for is not known yet
+        await expect(page.get_by_role("combobox", name="What to find")).to_have_value("bouncing")
+        await expect(page.get_by_role("option", include_hidden=True)).to_have_count(0)
+        let.set()
+        await expect(found.get_by_role("option", selected=True)).to_contain_text("A bouncing ball")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(f"**/s/{wanted}")
+
+
+async def test_what_is_typed_before_all_of_it_is_there_is_not_for_the_page_below(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        let = asyncio.Event()
+
+        async def held(route: Route) -> None:
+            await let.wait()
+            await route.continue_()
+
+        await page.route("**/page/palette-*.js", held)
+        await expect(page.get_by_role("button", name="Find")).to_be_visible()
+        async with page.expect_request("**/page/palette-*.js"):
+            await page.keyboard.press("Control+k")
+        await page.keyboard.type("?us")  # a key that lists the keys, elsewhere
+        await page.keyboard.press("Enter")
+        field = page.get_by_label("What to find")
+        await expect(field).to_have_value("?us")
+        await expect(page.get_by_role("dialog")).to_have_count(1)
+        await page.keyboard.press("Home")
+        await page.keyboard.press("Delete")
+        let.set()
+        await expect(page.get_by_role("combobox", name="What to find")).to_be_focused()
+        await page.keyboard.type("a")
+        await expect(field).to_have_value("usa")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/usage")
+
+
+async def test_a_mac_has_its_own_key(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
+        await page.reload()
+        await expect(page.get_by_role("button", name="Find")).to_have_attribute("aria-keyshortcuts", "Meta+K")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_contain_text("⌘ K")  # nothing was open over it
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Meta+k")
+        await expect(page.get_by_role("dialog", name="Find")).to_be_visible()

@@ -56,37 +56,6 @@ async def test_two_tabs_show_the_same_and_what_both_say_is_said_once(koda: World
     assert len(began) == 1 and not [each for each in told if each.type == "command_refused"]
 
 
-async def test_a_message_that_was_not_read_is_taken_back_into_the_field(koda: World, browser: Browser) -> None:
-    koda.directory.asks, koda.directory.hold = False, {"execute"}
-    async with looking(browser, koda.url) as page:
-        session_id = await begin(page, "A ball")
-        await page.get_by_role("button", name="Make this").click()
-        field = page.get_by_label("Say something", exact=True)
-        for words in ("Make it red", "Make it round"):
-            await field.fill(words)
-            await page.keyboard.press("Control+Enter")
-            await expect(page.get_by_role("button", name=f"Take back: {words}")).to_be_visible()
-        await page.get_by_role("button", name="Take back: Make it red").click()
-        await expect(field).to_have_value("Make it red")
-        await expect(field).to_be_focused()
-        taken = page.get_by_role("listitem").filter(has_text="taken back, and never read")
-        await expect(taken).to_have_count(1)
-        await expect(taken).to_contain_text("Make it red")
-        await field.fill("Make it blue")
-        await page.get_by_role("button", name="Take back: Make it round").click()
-        await expect(taken).to_have_count(2)
-        await expect(field).to_have_value("Make it blue")  # what is typed by now stays
-        await page.keyboard.press("Control+Enter")
-        late = page.get_by_role("button", name="Take back: Make it blue")
-        await expect(late).to_be_visible()
-        await koda.directory.move(session_id, commands.Deliver(1))
-        await late.click()
-        await expect(page.get_by_role("alert")).to_contain_text("was read already")
-        await expect(late).to_have_count(0)
-    state = (await koda.store.get_session(session_id)).state
-    assert (state.feedback, len(state.withdrawn)) == (("Make it blue",), 2)
-
-
 async def test_a_session_that_sleeps_says_so_and_wakes_when_it_is_told_something(koda: World, browser: Browser) -> None:
     koda.directory.asks = False
     async with looking(browser, koda.url) as page:

@@ -15,6 +15,7 @@ from koda_ray.actors.removal import remove_asset
 from koda_ray.cancellation import finish
 from koda_ray.errors import LimitReached
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
+from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import titles_of
 from koda_ray.serve.media import REDIRECTED, Representation, ascii_name, blob_response
 from koda_ray.serve.once import asset_ending, asset_name, check_same_asset
@@ -65,23 +66,22 @@ async def upload_asset(
 ) -> AssetView:
     """Store a file. Name its id in `assetIds` when making a session, or send `sessionId` for one that exists.
 
-    Repeated with the same `Idempotency-Key`, it is stored once, and answered as the first time while it is there.
+    Repeated with the same `Idempotency-Key`, it is stored once, and answered as the first time while it is there,
+    also where no more may be stored.
     """
-    await may_store(deps, user)
+    ending = asset_ending(user, once)
+    there = await deps.store.asset_alike(user, once=ending)
+    if there is None:
+        await may_store(deps, user)
     head = await file.read(SNIFF_BYTES)
     media_type = check_type(head, name=file.filename or "the file", declared=file.content_type)
     project = project_id or default_project(user)
     if session_id is not None:
         project = (await deps.store.get_session(session_id, user_id=user)).project_id
-    await deps.store.ensure_user(user)
-    await deps.store.ensure_project(user, project, project)
-    ending = asset_ending(user, once)
     asset_id = asset_name(ending)
     name = clean_name(file.filename, media_type)
     key = asset_key(user, project, asset_id, name)
     size, digest = await asyncio.to_thread(_look, file)
-    # it has no name on the disk, and is open until it is stored, whoever hangs up; Source: proc(5), /proc/pid/fd
-    await finish(deps.storage.put_file(key, Path(f"/proc/self/fd/{file.file.fileno()}")))
     record = AssetRecord(
         id=asset_id,
         user_id=user,
@@ -94,16 +94,8 @@ async def upload_asset(
         key=key,
         created_at=now(),
     )
-    limits = deps.settings
-    try:
-        stored = await deps.store.add_asset(
-            record, most=limits.user_assets, most_bytes=limits.user_asset_mb << 20, once=ending
-        )
-    except LimitReached:
-        await deps.storage.delete(key)
-        raise
+    stored = there or await _stored(record, file, ending, deps)
     if stored.id != record.id:
-        await deps.storage.delete(key)
         check_same_asset(stored, record, once)
     return _view(stored)
 
@@ -206,6 +198,25 @@ async def delete_asset(
 async def list_assets(row: OwnSession, user: User, deps: Deps) -> AssetPage:
     """Return them oldest first."""
     return AssetPage(assets=tuple(_view(record) for record in await deps.store.assets(user_id=user, session_id=row.id)))
+
+
+async def _stored(record: AssetRecord, file: UploadFile, ending: str, deps: ApiDeps) -> AssetRecord:
+    """Store a file and its row, or return the row that its key made meanwhile, whose file stays alone."""
+    await deps.store.ensure_user(record.user_id)
+    await deps.store.ensure_project(record.user_id, record.project_id, record.project_id)
+    # it has no name on the disk, and is open until it is stored, whoever hangs up; Source: proc(5), /proc/pid/fd
+    await finish(deps.storage.put_file(record.key, Path(f"/proc/self/fd/{file.file.fileno()}")))
+    limits = deps.settings
+    try:
+        stored = await deps.store.add_asset(
+            record, most=limits.user_assets, most_bytes=limits.user_asset_mb << 20, once=ending
+        )
+    except LimitReached:
+        await deps.storage.delete(record.key)
+        raise
+    if stored.id != record.id:
+        await deps.storage.delete(record.key)
+    return stored
 
 
 def _look(file: UploadFile) -> tuple[int, str]:

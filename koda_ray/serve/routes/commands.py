@@ -12,12 +12,12 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import JsonValue
 
-from koda_ray.errors import Conflict, InvalidInput, NotFound
+from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import approval_view, cursor_of, read_cursor
-from koda_ray.state.records import CommandRecord, SessionRecord
+from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, Note, RenderOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
@@ -37,8 +37,6 @@ __all__ = ["MAX_PICTURE_BYTES", "Submit", "router"]
 
 MAX_PICTURE_BYTES = 256 * 1024
 """How large a note's picture may be: it stands in the agents' history, and goes with each request."""
-_MOST_LOOKED_AT = 200
-"""How many of the newest words are looked through for a message: one that is not read yet is among them."""
 _SEEN = ("image/jpeg", "image/png", "image/webp", "image/gif")
 
 router = APIRouter(
@@ -154,40 +152,6 @@ async def message(
     """Say something at any time, or point at something; what it means depends on the phase."""
     await _check_pictures(deps, user, body.notes)
     return await to(row.id, user, "message", body.model_dump(mode="json", exclude_defaults=True), key)
-
-
-@router.delete(
-    "/messages/{message_id}",
-    operation_id="withdrawMessage",
-    status_code=202,
-    summary="Take a message back that was not read yet",
-)
-async def withdraw(
-    message_id: Annotated[str, Path(max_length=64, description="What sending it was answered with: `commandId`")],
-    row: OwnSession,
-    user: User,
-    deps: Deps,
-    key: IdempotencyKey,
-    to: Submit,
-) -> CommandAccepted:
-    """Have a message that was sent during the work never reach the agents; the event `message_withdrawn` tells of it.
-
-    It is 409 MESSAGE_READ once any of them was given it to read; what was taken back is not read any more.
-    """
-    waits = any(each.id == message_id for each in await deps.store.inbox(row.id))
-    if not waits and message_id not in row.state.withdrawn and not await _was_said(deps, row, message_id):
-        raise NotFound(
-            f"session {row.id} has no message {message_id!r} (what was said in it: GET /v1/sessions/{row.id}/messages)",
-            code="MESSAGE_NOT_FOUND",
-            context={"message_id": message_id},
-        )
-    return await to(row.id, user, "withdraw", {"message": message_id}, key)
-
-
-async def _was_said(deps: ApiDeps, row: SessionRecord, message_id: str) -> bool:
-    """Whether a person said this of late."""
-    said = await deps.store.said(row.id, limit=_MOST_LOOKED_AT)
-    return any(each.cause_id == message_id and each.data.get("role") == "user" for each in said)
 
 
 @router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")

@@ -14,7 +14,6 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
 from koda_ray.serve.views import cursor_of, read_cursor
 from koda_ray.state.past import PointRecord
-from koda_ray.types import NodeState
 from koda_ray.wire import Fork, HistoryView, PointView, SaidView, SessionCreated, TalkPage
 
 __all__ = ["router"]
@@ -52,13 +51,12 @@ async def messages(
     limit: Annotated[int, Query(ge=1, le=200, description="Messages in a page")] = 50,
     before: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="`next` of the page before")] = None,
 ) -> TalkPage:
-    """Return what the person and the agents said to each other, without what going back has left behind.
+    """Return what the person and the agents said to each other, without what was taken back since.
 
-    What a person took back before it was read stands there, and says so (`withdrawn`).
     The first prompt stands in the session's state. To go on from here, follow `seq` of the state that was read before.
     """
     said = await deps.store.said(row.id, before=before, limit=limit + 1)
-    page = tuple(_said(event, row.state) for event in said[:limit])
+    page = tuple(_said(event) for event in said[:limit])
     return TalkPage(messages=page, next=page[-1].seq if len(said) > limit else None)
 
 
@@ -114,7 +112,7 @@ def _point(point: PointRecord) -> PointView:
     )
 
 
-def _said(event: Envelope, state: NodeState) -> SaidView:
+def _said(event: Envelope) -> SaidView:
     agent = event.data.get("agent")
     return SaidView(
         seq=event.seq,
@@ -123,6 +121,4 @@ def _said(event: Envelope, state: NodeState) -> SaidView:
         agent=agent if isinstance(agent, str) else None,
         content=str(event.data.get("content") or ""),
         at=event.at,
-        unread=any(each.id == event.cause_id for each in state.unread),
-        withdrawn=event.cause_id in state.withdrawn,
     )

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from koda_ray.errors import Conflict, NotFound
+from koda_ray.errors import Conflict
 from koda_ray.state.records import ApprovalRecord, Batch
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -37,20 +37,6 @@ class CommitConformance:
         touched = await store.get_session(mine.id)
         assert touched.last_activity > mine.last_activity
         assert (touched.seq, touched.state) == (3, state)
-
-    @pytest.mark.quick
-    async def test_a_message_that_was_taken_back_is_no_point_any_more(self, store: Store) -> None:
-        mine = await active_session(store)
-        kept, taken, later = (records.message(mine, index) for index in range(3))
-        await store.commit(mine.id, 1, Batch(messages=[kept, taken]))
-        await store.commit(mine.id, 1, Batch(withdrawn=[taken.id, "msg_unknown"], events=[say("taken back")]))
-        await store.commit(mine.id, 1, Batch(messages=[later]))
-        assert [each.id for each in await store.messages(mine.id)] == [kept.id, later.id]
-        assert taken.id not in [each.id for each in await store.points(mine.id, limit=10)]
-        with pytest.raises(NotFound):
-            await store.see_point(mine.id, taken.id)
-        past = await store.past(mine.id, point=kept.id)
-        assert [each.id for each in past.messages] == [kept.id]
 
     @pytest.mark.quick
     async def test_every_kind_of_record_comes_back_as_it_was(self, store: Store) -> None:

@@ -414,6 +414,8 @@ class ShareConformance:
         )
         assert len({each.id for each in made}) == 1
         assert await stores[0].own_assets("ann") == [made[0]]
+        assert await stores[1].asset_alike("ann", once="5_%aaaaa") == made[0]
+        assert await stores[1].asset_alike("bob", once="5_%aaaaa") is None
         others = [
             dataclasses.replace(records.asset(), id=f"{new_id('ast')[:-8]}5xyaaaaa"),
             dataclasses.replace(records.asset("bob"), id=f"{new_id('ast')[:-8]}5_%aaaaa"),

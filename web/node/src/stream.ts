@@ -13,9 +13,8 @@ export type Link = 'live' | 'connecting' | 'lost' | 'signed-out';
 type Listener = (event: SessionEvent) => void;
 
 const TYPES = [
-  'state_change', 'todo_update', 'thinking', 'message', 'message_withdrawn', 'preview_ready', 'render_start',
-  'render_progress', 'render_complete', 'approval_requested', 'approval_resolved', 'error', 'command_refused', 'rewound',
-  'file_written',
+  'state_change', 'todo_update', 'thinking', 'message', 'preview_ready', 'render_start', 'render_progress',
+  'render_complete', 'approval_requested', 'approval_resolved', 'error', 'command_refused', 'rewound', 'file_written',
 ]; // prettier-ignore
 const SETTLE_MS = 30;
 /** The server says something every 15 s, if only that it is there. */

@@ -8,15 +8,19 @@ export interface Act {
 
 const held = new Set<Act>();
 
+/** Offer something under a name, until what is returned is called: who chose it before that, and comes later, does nothing. */
+export function offer(words: string, act: () => void): () => void {
+  const one = { words, act: () => (held.has(one) ? act() : undefined) };
+  held.add(one);
+  return () => void held.delete(one);
+}
+
 /** Offer something under a name, for as long as it can be done and what offers it is shown. */
 export function useAct(words: string | false | null | undefined, act: () => void): void {
   const now = useRef(act);
   now.current = act;
   useEffect(() => {
-    if (!words) return;
-    const one = { words, act: () => now.current() };
-    held.add(one);
-    return () => void held.delete(one);
+    return words ? offer(words, () => now.current()) : undefined;
   }, [words]);
 }
 

@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Problem, type Schemas } from './client';
 import { Composing, isOnItsWay } from './composing';
+import { ownedBy, whose } from './owner';
 import { Uploads } from './uploads';
 
 const stored = (id: string) => ({ id, name: id }) as Schemas['AssetView'];
@@ -126,4 +127,35 @@ test('each person who is at the page goes on with what is theirs', () => {
     return composing.asked.prompt;
   });
   expect([prompts, composing.files, uploads.list]).toEqual([['', 'of ann'], [], []]);
+});
+
+test('what was not taken is told to who sent it alone', () => {
+  vi.stubGlobal('window', new EventTarget());
+  vi.stubGlobal('sessionStorage', { getItem: () => null, setItem: () => {}, removeItem: () => {} });
+  ownedBy('ann');
+  const { composing } = begun();
+  composing.put({ prompt: 'of ann' });
+  composing.keyOf(composing.body);
+  const sender = whose();
+  ownedBy('bob');
+  composing.change();
+  composing.put({ prompt: 'of bob' });
+  const key = composing.keyOf(composing.body);
+  composing.failed(new Problem(422, 'X', 'of ann'), { isElsewhere: true, sender });
+  expect([composing.problem, composing.isUntold, composing.keyOf(composing.body)]).toEqual([undefined, false, key]);
+  ownedBy('ann');
+  composing.failed(new Problem(422, 'X', 'of ann'), { isElsewhere: true, sender });
+  expect([composing.problem?.message, composing.isUntold]).toEqual(['of ann', true]);
+});
+
+test('what was said of a prompt is gone once another is typed', () => {
+  const { composing } = begun();
+  for (const prompt of ['A cube', '']) {
+    composing.put({ prompt: 'A ball' });
+    composing.failed(new Problem(422, 'X', 'no room'), { isElsewhere: true });
+    composing.put({ prompt: 'A ball', duration: '5' });
+    expect([composing.seen.problem?.message, composing.seen.isUntold]).toEqual(['no room', true]);
+    composing.put({ prompt });
+    expect([composing.seen.problem, composing.seen.isUntold]).toEqual([undefined, false]);
+  }
 });

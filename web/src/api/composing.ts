@@ -8,7 +8,7 @@ import { useSyncExternalStore } from 'react';
 import { Attempt, type Sent } from './attempt';
 import { ask, type Problem } from './client';
 import { keep, keyOf, readKept } from './kept';
-import { atChange } from './owner';
+import { atChange, whose } from './owner';
 import { type Upload, uploads, type Uploads } from './uploads';
 
 export interface Asked {
@@ -43,7 +43,7 @@ const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' }
 export class Composing {
   asked = NOTHING;
   files: readonly Attached[] = [];
-  /** Why it was not begun, until it is sent again. */
+  /** Why it was not begun, until it is sent again or another is typed. */
   problem: Problem | undefined;
   /** Whether somebody was elsewhere when that was said, and has not seen it yet. */
   isUntold = false;
@@ -75,9 +75,11 @@ export class Composing {
   };
 
   put(what: Partial<Asked>): void {
+    const isAnother = what.prompt !== undefined && what.prompt !== this.asked.prompt;
     this.asked = { ...this.asked, ...what };
     this.keep();
-    this.show();
+    if (isAnother) this.say(undefined); // what was said is of the one before
+    else this.show();
   }
 
   /** Store files, to go with it. */
@@ -122,8 +124,9 @@ export class Composing {
     return key;
   }
 
-  /** Tell of a problem with it, wherever somebody is by then. */
-  failed(problem: Problem, isElsewhere = false): void {
+  /** Tell who sent it of a problem with it, wherever they are by then; to anybody else it says nothing. */
+  failed(problem: Problem, { isElsewhere = false, sender = whose() } = {}): void {
+    if (sender !== whose()) return;
     this.attempt.ended(problem);
     this.keep();
     this.say(problem, isElsewhere);

@@ -11,8 +11,6 @@ export const LOGIN = ['login'];
 export const PINNED = 'pinned';
 const REREAD_MS = 120;
 const RENEWED_BEFORE_MS = 60_000;
-/** What changes what was said. */
-const SAID: readonly string[] = ['message', 'message_withdrawn', 'rewound', 'resync'];
 /** What makes a version, or changes which one is shown. */
 const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
 
@@ -68,7 +66,7 @@ export function useSession(id: string) {
       else {
         if (event.type === 'state_change') setThinking('');
         if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
-        if (SAID.includes(event.type)) talk();
+        if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
         if (VERSIONED.includes(event.type)) versions();
         reread();
       }

@@ -4,6 +4,7 @@ import { type ClipboardEvent, type DragEvent, type FormEvent, type KeyboardEvent
 import { useLocation } from 'wouter';
 import { ask, Problem, type Schemas } from '../api/client';
 import { composing, isOnItsWay, useComposing } from '../api/composing';
+import { whose } from '../api/owner';
 import { useUploads } from '../api/uploads';
 import { Attach, Files, useNamed } from './attached';
 import { Button } from './button';
@@ -36,18 +37,19 @@ export function Composer() {
       isHere.current = false;
     };
   }, []);
-  const making = useMutation<string, Problem, typeof composing.body>({
+  const making = useMutation<string, Problem, typeof composing.body, string>({
+    onMutate: whose,
     mutationFn: async (body) => {
       const request = { method: 'POST', key: composing.keyOf(body), body };
       if (body.takes) return `/t/${(await ask<Schemas['TakesCreated']>('/v1/takes', request)).group}`;
       return `/s/${(await ask<Schemas['SessionCreated']>('/v1/sessions', request)).sessionId}`;
     },
-    onSuccess: (place, body) => {
-      composing.made(body);
+    onSuccess: (place, body, sender) => {
+      if (sender === whose()) composing.made(body);
       void client.invalidateQueries({ queryKey: ['sessions'] });
       if (isHere.current) go(place); // whoever looks at something else by now stays there
     },
-    onError: (problem) => composing.failed(problem, window.location.pathname !== '/'),
+    onError: (problem, _, sender) => composing.failed(problem, { isElsewhere: window.location.pathname !== '/', sender }),
   });
   const send = (event?: FormEvent) => {
     event?.preventDefault();

@@ -1,17 +1,29 @@
 import { Search } from 'lucide-react';
-import { lazy, Suspense, useEffect, useState } from 'react';
+import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import type { Act } from '../api/acts';
 import { Button } from './button';
-import { Key } from './keys';
+import { Dialog } from './dialog';
+import { FIND_KEY, IS_MAC, Key } from './keys';
 
 const Palette = lazy(() => import('./palette').then((module) => ({ default: module.Palette })));
 
-/** Ctrl+K, and the button for it: what there is to go to and to do, found by typing. */
+/** What is typed into is the same before what is found by it is there. */
+export const FIELD = {
+  'aria-label': 'What to find',
+  autoComplete: 'off',
+  spellCheck: false,
+  className: 'field mt-3',
+  placeholder: 'A place, an animation, something to do',
+  maxLength: 200,
+};
+
+/** Ctrl+K, ⌘K on a Mac, and the button for it: what there is to go to and to do, found by typing. */
 export function Finder() {
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      const isIt = event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
-      if (!isIt) return;
+      const isHeld = IS_MAC ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey; // a Mac's Ctrl+K deletes to the end of a line
+      if (event.key.toLowerCase() !== 'k' || !isHeld || event.shiftKey || event.altKey) return;
       event.preventDefault(); // a browser would go to its own search
       if (!event.repeat && !document.querySelector('dialog:modal')) setOpen(true);
     };
@@ -20,14 +32,32 @@ export function Finder() {
   }, []);
   return (
     <>
-      <Button kind="quiet" className="max-sm:hidden" aria-keyshortcuts="Control+K" onClick={() => setOpen(true)}>
-        <Search aria-hidden className="size-4" /> Find <Key name="Ctrl K" />
+      <Button kind="quiet" className="max-sm:hidden" aria-keyshortcuts={IS_MAC ? 'Meta+K' : 'Control+K'} onClick={() => setOpen(true)}>
+        <Search aria-hidden className="size-4" /> Find <Key name={FIND_KEY} />
       </Button>
-      {isOpen && (
-        <Suspense>
-          <Palette close={() => setOpen(false)} />
-        </Suspense>
-      )}
+      {isOpen && <Finding close={() => setOpen(false)} />}
     </>
+  );
+}
+
+/** It is typed into at once: no key goes to the page below while the rest is on its way. */
+function Finding({ close }: { close: () => void }) {
+  const [typed, setTyped] = useState('');
+  const chosen = useRef<Act>(undefined);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []); // once the dialog is open, which would have it on its first button
+  return (
+    <Dialog
+      title="Find"
+      className="mt-[12dvh] max-w-xl"
+      close={() => {
+        close();
+        chosen.current?.act(); // once the focus is back where it was
+      }}
+    >
+      <Suspense fallback={<input {...FIELD} ref={input} value={typed} onChange={({ target }) => setTyped(target.value)} />}>
+        <Palette input={input} typed={typed} type={setTyped} chosen={(one) => (chosen.current = one)} />
+      </Suspense>
+    </Dialog>
   );
 }

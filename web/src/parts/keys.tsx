@@ -5,6 +5,9 @@ import { Button } from './button';
 import { Dialog } from './dialog';
 import { notices } from './news';
 
+/** Where ⌘ is the key that Ctrl is elsewhere, and Ctrl one that moves in what is typed. */
+export const IS_MAC = /^(Mac|iP)/.test(navigator.platform);
+export const FIND_KEY = IS_MAC ? '⌘ K' : 'Ctrl K';
 const SWITCHED_OFF = 'koda.single-keys-off';
 const KEYS: [group: string, keys: [key: string, does: string][]][] = [
   [
@@ -34,7 +37,7 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
       ['D', 'Download the video'],
       ['F2 Del', 'Rename, delete the animation one is at'],
       ['Enter C Del', 'On a canvas: choose, connect, remove'],
-      ['Ctrl K', 'Find a place, an animation, something to do'],
+      [FIND_KEY, 'Find a place, an animation, something to do'],
       ['Ctrl Z', 'Undo that something was deleted'],
       ['Esc', 'Leave what you are in'],
       ['?', 'This list'],

@@ -1,11 +1,11 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import { type KeyboardEvent, type RefObject, useEffect, useId, useLayoutEffect, useState } from 'react';
 import { useLocation } from 'wouter';
 import { type Act, actsHere, has } from '../api/acts';
 import { ask, type Problem, type Schemas } from '../api/client';
 import { isHidden } from '../api/deleted';
 import { address } from '../api/gallery';
-import { Dialog } from './dialog';
+import { FIELD } from './finder';
 import { PLACES } from './navigation';
 import { phaseWords } from './phase';
 import { Said } from './said';
@@ -17,15 +17,21 @@ interface Found extends Act {
   beside?: string;
 }
 
+interface Props {
+  /** What is typed into, which was there before. */
+  input: RefObject<HTMLInputElement | null>;
+  typed: string;
+  type: (words: string) => void;
+  /** Called with what is done once this is left, which it is then. */
+  chosen: (one: Act) => void;
+}
+
 /** What can be done here, where one can go, and the animations with these words in them: typed for, and chosen by Enter. */
-export function Palette({ close }: { close: () => void }) {
-  const [typed, setTyped] = useState('');
+export function Palette({ input, typed, type, chosen }: Props) {
   const [at, setAt] = useState(0);
   const [acts] = useState(actsHere);
-  const input = useRef<HTMLInputElement>(null);
-  const chosen = useRef<Found>(undefined);
   const id = useId();
-  const sessions = useFound(useLater(typed.trim()));
+  const sessions = useFound(typed.trim());
   const places = usePlaces();
   const groups: [name: string, found: readonly Found[]][] = [
     ['Here', acts.filter(({ words }) => has(words, typed))],
@@ -34,13 +40,17 @@ export function Palette({ close }: { close: () => void }) {
   ];
   const all = groups.flatMap(([, found]) => found);
   const marked = Math.min(at, all.length - 1);
-  useEffect(() => input.current?.focus(), []);
+  useLayoutEffect(() => {
+    const field = input.current;
+    field?.focus();
+    field?.setSelectionRange(field.value.length, field.value.length); // one goes on typing
+  }, [input]);
   useEffect(() => {
     document.getElementById(`${id}-${marked}`)?.scrollIntoView({ block: 'nearest' });
   }, [id, marked]);
   const choose = (one: Found | undefined) => {
     if (!one) return;
-    chosen.current = one;
+    chosen(one);
     input.current?.closest('dialog')?.close();
   };
   const keys = (event: KeyboardEvent) => {
@@ -52,30 +62,18 @@ export function Palette({ close }: { close: () => void }) {
   };
   let place = -1;
   return (
-    <Dialog
-      title="Find"
-      className="mt-[12dvh] max-w-xl"
-      close={() => {
-        close();
-        chosen.current?.act(); // once the focus is back where it was
-      }}
-    >
+    <>
       <input
         ref={input}
         role="combobox"
-        aria-label="What to find"
         aria-expanded={all.length > 0}
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
         aria-activedescendant={marked >= 0 ? `${id}-${marked}` : undefined}
-        autoComplete="off"
-        spellCheck={false}
-        className="field mt-3"
-        placeholder="A place, an animation, something to do"
-        maxLength={200}
+        {...FIELD}
         value={typed}
         onChange={({ target }) => {
-          setTyped(target.value);
+          type(target.value);
           setAt(0);
         }}
         onKeyDown={keys}
@@ -116,7 +114,7 @@ export function Palette({ close }: { close: () => void }) {
             ),
         )}
       </div>
-    </Dialog>
+    </>
   );
 }
 
@@ -130,18 +128,23 @@ function usePlaces(): Found[] {
   return [{ words: 'New animation', act: begin }, ...PLACES.map(([path, words]) => ({ words, act: () => go(path) }))];
 }
 
-/** The animations that have what is typed in their titles, prompts or scenes; those that changed last, where nothing is. */
-function useFound(text: string) {
+/**
+ * The animations that have what is typed in their titles, prompts or scenes; those that changed last, where nothing is.
+ *
+ * There are none before that is known: who presses Enter at once opens none that was found for fewer words.
+ */
+function useFound(typed: string) {
   const [, go] = useLocation();
+  const text = useLater(typed);
   const read = useQuery<Schemas['SessionPage'], Problem>({
     queryKey: ['sessions', 'found', text],
-    placeholderData: keepPreviousData,
     queryFn: ({ signal }) => ask(address({ text, show: 'all' }, { limit: MOST_FOUND }), { signal }),
   });
-  const found = (read.data?.sessions ?? [])
+  const isReading = read.isPending || text !== typed;
+  const found = (isReading ? [] : (read.data?.sessions ?? []))
     .filter((each) => !isHidden(each.id))
     .map((each): Found => ({ words: each.title ?? each.prompt, beside: phaseWords(each), act: () => go(`/s/${each.id}`) }));
-  return { found, isReading: read.isPending || read.isPlaceholderData, problem: read.error };
+  return { found, isReading, problem: read.error };
 }
 
 /** What was typed, once somebody pauses. */

@@ -1,5 +1,5 @@
 import { CircleDashed, Film, Radio } from 'lucide-react';
-import { type CSSProperties, useState } from 'react';
+import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import { formOf, isPlayed } from '../api/finals';
@@ -37,6 +37,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const form = formOf(state);
   const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
+  useEffect(() => setWasAlone(false), [state.phase, shown?.jobId]);
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
   const todos = state.execution?.todos ?? [];
@@ -48,6 +49,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
   const isPinned = Boolean(state.owes) && todos.length > 0;
+  const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
   return (
     <figure className="space-y-2">
@@ -86,11 +88,9 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           </p>
         </div>
       )}
-      {wasAlone && !isLive && (
-        <p role="status" className="text-sm text-muted">
-          Nobody was here for half an hour: the live page was left, so that its session may sleep.
-        </p>
-      )}
+      <p role="status" className={isTold ? 'text-sm text-muted' : 'sr-only'}>
+        {isTold && 'Nobody was here for half an hour: the live page was left, so that its session may sleep.'}
+      </p>
       {made && !final && !isLive && (
         <p className="text-sm text-muted">
           {isThere ? 'This is the preview: a' : 'A'} {form.format} is to be downloaded, since browsers do not play it here.

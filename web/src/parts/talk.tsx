@@ -1,12 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { ArrowUp, Undo2 } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import { ArrowUp } from 'lucide-react';
+import { type FormEvent, type KeyboardEvent, useEffect, useRef } from 'react';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
 import type { Send } from '../screens/session';
 import { Button } from './button';
-import { Said as Problems } from './said';
 
 /** Whether agents are at work, who read what is said at their next step. */
 export function isAtWork(state: NodeState): boolean {
@@ -42,17 +41,6 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     if (sent) setWords((now) => (now === words ? '' : now)); // what was typed since stays
   };
   useAct((works || changes || begins) && (changes ? 'Change something' : begins ? 'Say what should move' : 'Say something'), () => field.current?.focus());
-  const client = useQueryClient();
-  const takingBack = useMutation<unknown, Problem, Spoken>({
-    mutationFn: ({ id }) => ask(`/v1/sessions/${session.id}/messages/${id}`, { method: 'DELETE', key: `web-withdraw-${id}` }),
-    onSuccess: (_, { content }) => {
-      setWords((now) => (now.trim() ? now : content));
-      field.current?.focus();
-    },
-    onSettled: () => {
-      for (const queryKey of [['session', session.id], ['talk', session.id]]) void client.invalidateQueries({ queryKey });
-    },
-  });
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
@@ -81,20 +69,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     <ol className="space-y-4">
       <Said who="You" words={state.prompt} />
       {(isBelow ? said : said.toReversed()).map((each) => (
-        <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} isTaken={each.withdrawn}>
-          {state.unread?.some(({ id }) => id === each.id) && (
-            <button
-              type="button"
-              className="mt-1 -ml-2 inline-flex min-h-8 items-center gap-1.5 rounded-lg px-2 text-muted hover:bg-sunken hover:text-text disabled:opacity-60"
-              aria-label={`Take back: ${each.content.slice(0, 60)}`}
-              title="It was not read yet"
-              disabled={takingBack.isPending}
-              onClick={() => takingBack.mutate(each)}
-            >
-              <Undo2 aria-hidden className="size-3.5" /> Take back
-            </button>
-          )}
-        </Said>
+        <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
       ))}
     </ol>
   );
@@ -104,24 +79,17 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
         Talk
       </h2>
       {!isBelow && form}
-      <Problems problem={takingBack.error} />
       {list}
       {isBelow && form && <div className="sticky bottom-0 z-10 -mx-4 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">{form}</div>}
     </section>
   );
 }
 
-type Spoken = Schemas['SaidView'];
-
-function Said({ who, words, isTaken = false, children }: { who: string; words: string; isTaken?: boolean; children?: ReactNode }) {
+function Said({ who, words }: { who: string; words: string }) {
   return (
     <li className="text-sm">
-      <p className="text-muted">
-        {who}
-        {isTaken && ' · taken back, and never read'}
-      </p>
-      <p className={`mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap ${isTaken ? 'text-muted line-through' : ''}`}>{words}</p>
-      {children}
+      <p className="text-muted">{who}</p>
+      <p className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">{words}</p>
     </li>
   );
 }

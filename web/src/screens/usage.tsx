@@ -7,26 +7,15 @@ import { Said } from '../parts/said';
 /** What all of one's work has used this month, and has of what the server keeps, beside how much that may be. */
 export function Usage() {
   const { data, error } = useQuery<Schemas['UserUsage'], Problem>({ queryKey: ['usage'], queryFn: () => ask('/v1/usage') });
+  const lines = data ? linesOf(data) : [];
+  const near = lines.filter((each) => isNear(each, data?.budget.warnAt));
   return (
     <div className="mx-auto max-w-3xl pt-2">
       <title>Usage · koda</title>
       <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Usage</h1>
       <div className="mt-5">
         <Said problem={error} />
-        {data ? <Lines usage={data} /> : !error && <p className="py-16 text-muted">One moment…</p>}
-      </div>
-    </div>
-  );
-}
-
-function Lines({ usage }: { usage: Schemas['UserUsage'] }) {
-  const lines = linesOf(usage);
-  const near = lines.filter((each) => isNear(each, usage.budget.warnAt));
-  const [there, thisMonth] = [lines.slice(0, 3), lines.slice(3)];
-  return (
-    <div className="space-y-6">
-      {near.length > 0 && (
-        <div role="status" className="space-y-2 rounded-xl bg-bad-ground px-4 py-3 text-sm text-bad">
+        <div role="status" className={near.length > 0 ? 'mb-6 space-y-2 rounded-xl bg-bad-ground px-4 py-3 text-sm text-bad' : 'sr-only'}>
           {near.map(({ name, share = 0, instead }) => (
             <p key={name} className="flex gap-2.5">
               <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
@@ -36,7 +25,16 @@ function Lines({ usage }: { usage: Schemas['UserUsage'] }) {
             </p>
           ))}
         </div>
-      )}
+        {data ? <Lines usage={data} lines={lines} near={near} /> : !error && <p className="py-16 text-muted">One moment…</p>}
+      </div>
+    </div>
+  );
+}
+
+function Lines({ usage, lines, near }: { usage: Schemas['UserUsage']; lines: readonly Line[]; near: readonly Line[] }) {
+  const [there, thisMonth] = [lines.slice(0, 3), lines.slice(3)];
+  return (
+    <div className="space-y-6">
       <Group name="Now" lines={there} near={near} />
       <Group name={`In ${monthOf(usage.month)}`} lines={thisMonth} near={near} />
       {Boolean(usage.spent.unpricedTokens) && (
@@ -74,7 +72,7 @@ function Group({ name, lines, near }: { name: string; lines: readonly Line[]; ne
                 className="mt-2 h-2 overflow-hidden rounded-full bg-sunken"
               >
                 <div
-                  className={`h-full min-w-1 rounded-full ${near.includes(each) ? 'bg-bad' : 'bg-accent'}`}
+                  className={`h-full rounded-full ${each.share > 0 ? 'min-w-1' : ''} ${near.includes(each) ? 'bg-bad' : 'bg-accent'}`}
                   style={{ width: `${Math.min(100, 100 * each.share)}%` }}
                 />
               </div>
