@@ -227,7 +227,8 @@ def test_one_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", ["requirements.lock", "requirements-dev.lock", "requirements-launcher.lock", "requirements-node.lock"]
+    "lock",
+    [f"requirements{which}.lock" for which in ("", "-dev", "-launcher", "-node", "-uv")],
 )
 def test_locks_hold_hashes_and_no_address(lock: str) -> None:
     text = (REPO_ROOT / lock).read_text()

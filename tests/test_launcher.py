@@ -53,8 +53,8 @@ class Copy:
         shutil.copy(REPO_ROOT / "koda", self.root / "koda")
         (package / "__init__.py").touch()
         (package / "__main__.py").write_text(_CLI)
-        for lock in ("requirements.lock", "requirements-dev.lock", "requirements-node.lock"):
-            (self.root / lock).write_text("# nothing\n")
+        for which in ("", "-dev", "-node", "-uv"):
+            (self.root / f"requirements{which}.lock").write_text("# nothing\n")
         self.tools.mkdir()
         self.offer(*_TOOLS)
 
@@ -186,6 +186,24 @@ def test_a_changed_lock_installs_again_and_nothing_else(set_up_once: Copy) -> No
     assert done.returncode == 0 and "[2/5] Python packages done" in done.stderr
     assert "[1/5] System packages already there" in done.stderr
     assert set_up_once.run("setup").stderr == "koda: ready\n"
+
+
+def test_uv_installs_from_the_index_of_pip_and_where_it_cannot_pip_does(set_up_once: Copy) -> None:
+    uv = set_up_once.root / ".koda" / "venv" / "bin" / "uv"
+    told = set_up_once.root / "told"
+    for status in (0, 1):
+        uv.write_text(f'#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" >>{told}\nexit {status}\n')
+        uv.chmod(0o755)
+        with (set_up_once.root / "requirements.lock").open("a") as plain:
+            plain.write("# changed\n")
+        (set_up_once.root / ".koda" / "log" / "python.log").unlink()
+        done = set_up_once.run("setup", PIP_INDEX_URL="http://127.0.0.1:9/simple")
+        assert done.returncode == 0 and "[2/5] Python packages done" in done.stderr, done.stderr
+        assert ("-m pip install" in (set_up_once.root / ".koda" / "log" / "python.log").read_text()) == bool(status)
+    asked = told.read_text().splitlines()
+    assert len(asked) == 2 and all(each.startswith("http://127.0.0.1:9/simple pip install --python ") for each in asked)
+    assert all("--require-hashes --only-binary :all: -r" in each for each in asked)
+    uv.unlink()
 
 
 @pytest.mark.full
