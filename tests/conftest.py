@@ -134,6 +134,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups.arrange(items)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what thousands of collected tests are made of to itself: each collection of garbage went through it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Groups | None:
     return groups.Groups(config, log) if config.getoption("dist") == "loadgroup" else None

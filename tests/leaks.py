@@ -86,8 +86,10 @@ class ProcessSnapshot:
         return [*_end(processes), *map(str, _remove(folders)), *(f"port {port} of this process" for port in ports)]
 
     def _is_new(self, process: psutil.Process) -> bool:
+        known = self.processes | _ADOPTED
         try:
-            return not {process, *process.parents()} & (self.processes | _ADOPTED)
+            # in this order, since who its parents are is looked up among all of the machine's processes
+            return process not in known and known.isdisjoint(process.parents())
         except psutil.NoSuchProcess:
             return False
 
