@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
 from koda_ray.console.exits import Exit
+from koda_ray.errors import NotFound
 from koda_ray.render.programs import find_program
 from koda_ray.types import NodeState, RenderOptions, SessionOptions
 from tests import leaks
@@ -192,6 +193,10 @@ async def test_a_sentence_becomes_a_video_though_its_session_is_killed(served: S
     hue = hue_of((await served.pictures(session_id, "preview"))[15])
     assert hue < 20 or hue > 340
     assert await served.server.session_pid(session_id) != killed
+
+    await served.client.delete(session_id)
+    with pytest.raises(NotFound):
+        await served.client.session(session_id)
 
 
 async def test_create_makes_a_video_and_a_change_makes_another(served: ServedWorld) -> None:

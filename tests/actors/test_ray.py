@@ -39,7 +39,7 @@ from koda_ray.state.storage import Storage
 from koda_ray.types import now
 from tests.state import records
 
-pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,6 @@ async def place(cluster: None, tmp_path: Path) -> AsyncIterator[Place]:
     await made.store.close()
 
 
-@pytest.mark.full
 async def test_a_start_that_fails_is_told_and_poisons_nothing(place: Place) -> None:
     session = await records.new_session(place.store)
     broken = place.link.with_name("broken.db")
@@ -155,7 +154,6 @@ async def test_a_deletion_ends_the_actor_and_later_calls_find_nothing(place: Pla
         await place.directory.preview(session_id=session.id, user_id=session.user_id)
 
 
-@pytest.mark.full
 async def test_a_discarded_session_ends_by_itself_once_it_has_saved(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +176,6 @@ async def test_a_discarded_session_ends_by_itself_once_it_has_saved(
     await place.until(lambda: not actors())
 
 
-@pytest.mark.full
 async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +197,6 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     await place.until(lambda: not actors())
 
 
-@pytest.mark.full
 async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(place: Place) -> None:
     mine = await records.active_session(place.store)
     for n in range(40):
@@ -225,7 +221,6 @@ async def test_a_session_is_forked_without_its_past_in_the_process_that_asks(pla
         await place.directory.fork(point=None, **{**asked, "user_id": "bob", "key": "bob"})
 
 
-@pytest.mark.full
 async def test_a_fork_whose_process_is_ended_may_be_made_again(place: Place) -> None:
     mine = await records.active_session(place.store)
     asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "point": None, "key": "fork"}
@@ -251,7 +246,6 @@ async def test_a_fork_whose_process_is_ended_may_be_made_again(place: Place) -> 
 PERMISSIONS: dict[str, Any] = {"name": "permissions", "body": {"mode": "ask"}}
 
 
-@pytest.mark.full
 async def test_a_session_whose_process_falls_silent_is_taken_by_another_and_the_old_one_writes_no_more(
     place: Place,
 ) -> None:
@@ -285,7 +279,6 @@ async def test_a_session_whose_process_falls_silent_is_taken_by_another_and_the_
     assert epochs == sorted(epochs) and {1, row.epoch} <= set(epochs)
 
 
-@pytest.mark.full
 async def test_a_session_is_spoken_to_while_the_clusters_head_is_dead(place: Place) -> None:
     awake, asleep = [await records.new_session(place.store) for _ in range(2)]
     line = [sys.executable, "-m", "tests.actors.headless", str(place.real), str(place.real.parent / "dead")]
@@ -307,7 +300,6 @@ async def test_a_session_is_spoken_to_while_the_clusters_head_is_dead(place: Pla
     assert await place.directory.submit(**given, key="k") == taken
 
 
-@pytest.mark.full
 async def test_followers_of_several_servers_are_added_up(place: Place) -> None:
     session = await records.new_session(place.store)
     other = RayDirectory(
@@ -334,7 +326,6 @@ UNWANTED = {
 """What not every session needs; see `koda_ray.actors.frugal`."""
 
 
-@pytest.mark.full
 async def test_a_sessions_process_loads_what_it_needs_and_can_load_anything(place: Place) -> None:
     session = await records.new_session(place.store, prompt="Create a bouncing ball animation, playful")
     given: dict[str, Any] = {"session_id": session.id, "user_id": session.user_id, "name": "start", "body": {}}

@@ -27,7 +27,7 @@ from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
-pytestmark = [pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,6 @@ def mine(text: str) -> set[psutil.Process]:
     return found
 
 
-@pytest.mark.full
 async def test_who_is_prepared_has_loaded_what_comes_next(cluster: RayExecutor) -> None:
     """Before all others here, whose workers have it loaded too."""
 
@@ -68,7 +67,6 @@ async def test_who_is_prepared_has_loaded_what_comes_next(cluster: RayExecutor) 
     assert any(await asyncio.gather(*(asked.remote() for _ in range(4))))
 
 
-@pytest.mark.full
 async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_killed(
     cluster: RayExecutor, local: LocalExecutor, storage: Storage
 ) -> None:
@@ -107,7 +105,6 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
     assert (result.frame_hash, result.report["sha256"]) == (expected.frame_hash, expected.report["sha256"])
 
 
-@pytest.mark.full
 async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     cluster: RayExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +132,6 @@ async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     await until(lambda: mine("--user-data-dir") == before, seconds=60)
 
 
-@pytest.mark.full
 async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: Storage) -> None:
     page = "<!doctype html><script>setTimeout(() => { throw new Error('lost the plot'); }, 150)</script>"
     spec = small(await put_page(storage, page))
@@ -146,7 +142,6 @@ async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: S
     assert [problem.message for problem in report.problems] == ["Error: lost the plot"]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("urgent", "seconds"), [(True, 1), (False, 4)])
 async def test_a_page_has_longer_to_become_ready_where_it_yields_to_others(
     cluster: RayExecutor, storage: Storage, urgent: bool, seconds: int
@@ -158,7 +153,6 @@ async def test_a_page_has_longer_to_become_ready_where_it_yields_to_others(
         await RenderJob(spec, context).run()
 
 
-@pytest.mark.full
 async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, storage: Storage) -> None:
     spec = small(await put_page(storage, "plain"), duration_s=60.0, fps=60)
     frames: list[int] = []
@@ -181,7 +175,6 @@ async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, s
     await until(lambda: mine("--user-data-dir") <= before)  # what was killed goes when it is its turn
 
 
-@pytest.mark.full
 async def test_a_preview_overtakes_a_final(cluster: RayExecutor, storage: Storage) -> None:
     bundle = await put_page(storage, "plain")
     shown: list[int] = []

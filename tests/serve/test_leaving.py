@@ -23,7 +23,7 @@ from .test_renders import post
 from .test_versions import with_versions
 from .world import World, world
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux", "jq", "curl")]
+pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.needs("tmux", "jq", "curl")]
 
 BOB = "b" * 32
 RECIPE = re.findall(
