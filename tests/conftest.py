@@ -61,16 +61,22 @@ class _Lasting:
 
     def __init__(self) -> None:
         self.spent = tiers.Spent()
+        self._is_in_one = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         if fixturedef.scope == "function":
             return (yield)
-        before = tiers.Spent.now()
-        with leaks.lasting():
-            made = yield
-        self.spent += tiers.Spent.now() - before
-        return made
+        if self._is_in_one:  # whose time has this one's in it
+            with leaks.lasting():
+                return (yield)
+        before, self._is_in_one = tiers.Spent.now(), True
+        try:
+            with leaks.lasting():
+                return (yield)
+        finally:
+            self.spent += tiers.Spent.now() - before
+            self._is_in_one = False
 
 
 class _Brevity:
@@ -82,7 +88,7 @@ class _Brevity:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        self._before = tiers.Spent.now() + self._lasting.spent
+        self._before = self._own()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -90,10 +96,14 @@ class _Brevity:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.when == "call" and report.passed and not tiers.is_full(item) and not tiers.may_be_long(item):
-            why = tiers.too_long(tiers.Spent.now() - self._before - self._lasting.spent)
+            why = tiers.too_long(self._own() - self._before)
             if why is not None:
                 report.outcome, report.longrepr = "failed", f"{item.nodeid} {why}"
         return report
+
+    def _own(self) -> tiers.Spent:
+        """What was spent so far, but for what longer-lived fixtures took."""
+        return tiers.Spent.now() - self._lasting.spent
 
 
 class _Patience:

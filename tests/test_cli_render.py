@@ -159,17 +159,34 @@ def test_a_disk_that_is_full_is_told_with_the_videos_name(folder: Path) -> None:
         (("missing", *SMALL), Exit.NOT_FOUND, "there is no 'missing'"),
         (("missing", "--fps", "25x"), Exit.USAGE, "fps '25x': give a number"),
         ((".", "--crf", "99"), Exit.USAGE, "crf 99"),
-        (("page", *SMALL, "-o", "x.avi"), Exit.USAGE, "let it end with .mp4"),
-        (("page", "--size", "big"), Exit.USAGE, "1920x1080"),
-        (("page", "--format", "avi"), Exit.USAGE, "none of mp4, webm"),
-        (("page", "--preset", "instagram-reels", "--duration", "91"), Exit.USAGE, "91 s is longer than the 90 s"),
-        (("page", *SMALL, "--props", "none.json"), Exit.NOT_FOUND, "none.json"),
-        (("page", *SMALL, "--workers", "0"), Exit.USAGE, "workers 0"),
-        (("page", "--resolution", "4k"), Exit.USAGE, "koda final SESSION --resolution ...); a page has --preset or"),
-        (("page", "--server=http://127.0.0.1:1"), Exit.USAGE, "a page is rendered here"),
-        (("ses_1", "--out", "x.mp4", "--crf", "3"), Exit.USAGE, "koda final ses_1 [--resolution SIZE] [--fps N]"),
-        (("--resolution", "4k", "ses_1"), Exit.USAGE, "koda final ses_1 [--resolution SIZE] [--fps N]"),
-        (("missing", "-o", "ses_1.mp4"), Exit.NOT_FOUND, "there is no 'missing'"),
+        *(
+            pytest.param(*more, marks=pytest.mark.full)
+            for more in (
+                (("page", *SMALL, "-o", "x.avi"), Exit.USAGE, "let it end with .mp4"),
+                (("page", "--size", "big"), Exit.USAGE, "1920x1080"),
+                (("page", "--format", "avi"), Exit.USAGE, "none of mp4, webm"),
+                (
+                    ("page", "--preset", "instagram-reels", "--duration", "91"),
+                    Exit.USAGE,
+                    "91 s is longer than the 90 s",
+                ),
+                (("page", *SMALL, "--props", "none.json"), Exit.NOT_FOUND, "none.json"),
+                (("page", *SMALL, "--workers", "0"), Exit.USAGE, "workers 0"),
+                (
+                    ("page", "--resolution", "4k"),
+                    Exit.USAGE,
+                    "koda final SESSION --resolution ...); a page has --preset or",
+                ),
+                (("page", "--server=http://127.0.0.1:1"), Exit.USAGE, "a page is rendered here"),
+                (
+                    ("ses_1", "--out", "x.mp4", "--crf", "3"),
+                    Exit.USAGE,
+                    "koda final ses_1 [--resolution SIZE] [--fps N]",
+                ),
+                (("--resolution", "4k", "ses_1"), Exit.USAGE, "koda final ses_1 [--resolution SIZE] [--fps N]"),
+                (("missing", "-o", "ses_1.mp4"), Exit.NOT_FOUND, "there is no 'missing'"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line_and_a_status(folder: Path, words: tuple[str, ...], status: int, says: str) -> None:

@@ -102,6 +102,7 @@ def test_what_auto_came_to_is_said_in_one_line(place: Workplace, monkeypatch: py
     assert place.koda("sandbox", "list").err == ""  # where rows say which, nothing has to be chosen
 
 
+@pytest.mark.full
 def test_from_a_folder_to_a_process_and_back_to_nothing(place: Workplace) -> None:
     image = place.done("image", "create", "notes")
     assert place.done("image", "create", "notes") == image

@@ -60,6 +60,7 @@ def without(tools: Path, *names: str) -> dict[str, str]:
 
 
 @pytest.mark.needs("ffmpeg", "bwrap", "node", "chromium")
+@pytest.mark.full
 def test_a_complete_machine_is_ready_and_nothing_is_left(settings: Settings, tmp_path: Path) -> None:
     findings = doctor.examine(settings)
     assert [finding for finding in findings if finding.status == "missing"] == []
@@ -94,6 +95,7 @@ def test_without_tmux_the_main_job_runs(settings: Settings, tools: Path, monkeyp
     assert doctor.run(settings, checks=(programs.tmux,)) == 0
 
 
+@pytest.mark.full
 def test_nothing_of_the_folder_that_one_stands_in_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ray", "playwright"):
         (tmp_path / name).mkdir()
@@ -359,6 +361,7 @@ def test_it_needs_neither_ray_nor_a_server_and_never_imports_ray(tmp_path: Path)
     assert done.stdout.endswith("False 0\n")
 
 
+@pytest.mark.full
 def test_its_json_is_one_document_and_what_is_logged_stays_out_of_it(tmp_path: Path) -> None:
     environment = {**os.environ, "KODA_PORT": "0", "KODA_PREVIEW_PORT": "0"}
     command = [sys.executable, "-P", "-m", "koda_ray", "doctor", "--json"]

@@ -267,6 +267,7 @@ def test_the_template_is_installed_from_its_lock_and_again_when_it_was_cut_short
     assert "[4/5] Animation template done" in set_up_once.run("setup").stderr
 
 
+@pytest.mark.full
 def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_once: Copy) -> None:
     source, built = set_up_once.root / "web", set_up_once.root / ".koda" / "web" / "index.html"
     for folder in ("src/screens", "public", "node/src", "node/node_modules"):

@@ -190,6 +190,7 @@ def run_tests(folder: Path, text: str) -> str:
     return subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=False, timeout=60).stdout
 
 
+@pytest.mark.full
 def test_a_test_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     said = run_tests(tmp_path, FAILING)
     told = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith(("F", "E"))]

@@ -196,6 +196,7 @@ print([name for name in sys.modules if f"{{name}}.".startswith({tuple(f"{name}."
 """
 
 
+@pytest.mark.full
 async def test_the_agent_example_answers_and_remembers_and_loads_neither_ray_nor_sandbox_nor_server(
     tmp_path: Path,
 ) -> None:

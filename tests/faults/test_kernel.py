@@ -78,6 +78,7 @@ def test_killed_where_it_is_paid_for_delegated_or_put_back_the_job_is_done_once(
     assert done["kills"] + done["missed"] == done["jobs"] > 45 and done["missed"] < done["jobs"] / 5
 
 
+@pytest.mark.full
 def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path) -> None:
     """After three times a person is asked, who agrees; it has the same id, and so the same effect."""
     points = ("put done#1", "put begins#1", "TOOL_EXECUTING#1")

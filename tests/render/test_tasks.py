@@ -27,7 +27,13 @@ from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
-pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.alone,
+    pytest.mark.ray,
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 @pytest.fixture(scope="module")

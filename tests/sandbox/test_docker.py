@@ -351,6 +351,7 @@ def owner(
     process.stdout.close()
 
 
+@pytest.mark.full
 async def test_a_killed_owner_leaves_files_and_background_processes_and_no_command(
     owner: tuple[str, subprocess.Popen[str]], docker_provider: DockerProvider
 ) -> None:
@@ -372,6 +373,7 @@ async def test_a_killed_owner_leaves_files_and_background_processes_and_no_comma
     await sandbox.destroy()
 
 
+@pytest.mark.full
 async def test_two_owners_use_one_at_once(
     owner: tuple[str, subprocess.Popen[str]], docker_provider: DockerProvider, boxes: Path
 ) -> None:

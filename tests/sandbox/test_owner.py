@@ -65,7 +65,7 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=[False, True], ids=["hard", "soft"])
+@pytest.fixture(params=[pytest.param(False, id="hard"), pytest.param(True, id="soft", marks=pytest.mark.full)])
 def owner(
     request: pytest.FixtureRequest, boxes: Path, template: Path, node_modules: Path, leftovers: Leftovers
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:

@@ -382,6 +382,7 @@ async def test_one_whose_record_is_lost_is_still_its_rows(
     assert await other.provider.list() == []
 
 
+@pytest.mark.full
 async def test_a_killed_keeper_leaves_nothing_but_what_was_handed_out(
     make: Make, process: Callable[..., subprocess.Popen[str]], docker_leftovers: DockerLeftovers
 ) -> None:

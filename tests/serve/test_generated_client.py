@@ -218,6 +218,7 @@ async def test_what_is_refused_is_read_as_a_problem(api: Api, koda: World, gener
 
 
 @pytest.mark.browser
+@pytest.mark.full
 async def test_a_page_to_a_video(api: Api, koda: World) -> None:
     models = api.models
     buffer = io.BytesIO()

@@ -43,6 +43,7 @@ async def test_sqlite_is_set_up_to_keep_its_promises(store: SqlStore, tmp_path: 
     assert {(tmp_path / name).stat().st_mode & 0o077 for name in ("koda.db", "koda.db-wal", "koda.db-shm")} == {0}
 
 
+@pytest.mark.full
 def test_opening_a_current_database_is_cheap(tmp_path: Path) -> None:
     path = tmp_path / "koda.db"
     for _ in range(2):

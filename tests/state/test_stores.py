@@ -46,6 +46,7 @@ def koda(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.full
 def test_the_command_line_uses_it_and_a_server_does_not(tmp_path: Path) -> None:
     url = f"json:{tmp_path}/store"
     made = koda("keys", "create", "ann", url=url)

@@ -66,6 +66,7 @@ def dev_server(project: Path) -> Iterator[str]:
 
 
 @pytest.mark.needs("node")
+@pytest.mark.full
 def test_tsc_is_clean(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     # the tests' own page beside the template's: one run reads both

@@ -233,6 +233,7 @@ def as_nobody() -> list[str]:
     pytest.skip(f"needs a Python and a repository that others may read; {sys.executable} is not")
 
 
+@pytest.mark.full
 async def test_an_ordinary_user_has_the_same_way_out(
     names: NameServer, template: Path, node_modules: Path, leftovers: Leftovers, folder: Path, as_nobody: list[str]
 ) -> None:
