@@ -14,15 +14,13 @@ import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.logs import get_logger
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.state.keys import claim_key, film_prefix
-from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
 __all__ = ["Claim", "Claims"]
@@ -59,7 +57,7 @@ class Claims:
         grid: Names the grid: equal for jobs whose units have equal keys.
     """
 
-    def __init__(self, storage: Storage, *, user_id: str, job_id: str, grid: str) -> None:
+    def __init__(self, storage: PatientStorage, *, user_id: str, job_id: str, grid: str) -> None:
         self._storage = storage
         self._user_id = user_id
         self._job_id = job_id
@@ -80,8 +78,8 @@ class Claims:
                 async with asyncio.timeout(_LAST_S):
                     await self._writing.acquire()  # for good: what is written after it is removed would stay
             await end_all((self._renewing, *self._writes))
-        with contextlib.suppress(KodaError):  # it goes stale by itself
-            await self._storage.delete(self._key)
+        with contextlib.suppress(KodaError):  # no job waits to end for that: it goes stale by itself
+            await self._storage.once.delete(self._key)
 
     async def take(self, units: Iterable[int]) -> set[int]:
         """Claim units, and return those that nobody claimed before.
@@ -124,13 +122,12 @@ class Claims:
             StorageError: Storage failed.
         """
         found: dict[int, list[Claim]] = {}
-        keys = await retried(lambda: self._storage.list(f"{film_prefix(self._user_id, self._grid)}/claims"))
+        keys = await self._storage.list(f"{film_prefix(self._user_id, self._grid)}/claims")
         for key in keys:
             if key == self._key:
                 continue
             with contextlib.suppress(NotFound, ValueError, KeyError, TypeError):
-                read = partial(self._storage.get, key)
-                said = cast("dict[str, object]", json.loads(await retried(read)))
+                said = cast("dict[str, object]", json.loads(await self._storage.get(key)))
                 if now().timestamp() - float(cast("float", said["at"])) > STALE_S:
                     continue
                 for unit, (at, held) in cast("dict[str, tuple[float, bool]]", said["units"]).items():
@@ -163,7 +160,7 @@ class Claims:
             self._next = None
             units = {str(unit): (claim.at, claim.held) for unit, claim in self._mine.items()}
             data = json.dumps({"job": self._job_id, "at": now().timestamp(), "units": units}).encode()
-            await retried(lambda: self._storage.put(self._key, data))
+            await self._storage.put(self._key, data)
 
     async def _renew(self) -> None:
         while True:

@@ -28,6 +28,7 @@ from koda_ray.render.protocol import (
     Slots,
     UnitResult,
 )
+from koda_ray.render.retry import PatientStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
 from koda_ray.tracing import ended_span, span
@@ -76,7 +77,7 @@ class UnitCollector:
     ) -> None:
         self._spec = spec
         self._context = context
-        self._storage = context.storage
+        self._storage = PatientStorage(context.storage)
         self._executor = context.executor
         self._environment = environment
         self._job_id = context.job_id
@@ -198,7 +199,7 @@ class UnitCollector:
 
     def _task(self, units: Sequence[Unit], mode: CaptureMode, attempt: int) -> CaptureTask:
         return CaptureTask(
-            storage=self._storage,
+            storage=self._storage.once,
             user_id=self._user_id,
             job_id=self._job_id,
             spec=self._spec,

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 
 from koda_ray.render.bundle import Bundle, bundle_contents
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
 from koda_ray.render.stored import copy_unit, read_unit
 from koda_ray.state.keys import sibling_key, siblings_prefix
-from koda_ray.state.storage import Storage
 
 __all__ = ["ABSENT", "MAX_INPUTS", "Inputs", "Siblings"]
 
@@ -69,7 +68,7 @@ class Siblings:
         mode: How units are reached.
     """
 
-    storage: Storage
+    storage: PatientStorage
     user_id: str
     spec: RenderSpec
     environment: str
@@ -86,7 +85,7 @@ class Siblings:
             StorageError: It could not be stored.
         """
         key = sibling_key(self.user_id, self._recipe, self.spec.bundle)
-        await retried(lambda: self.storage.put(key, b"{}"))
+        await self.storage.put(key, b"{}")
 
     async def adopt(self, missing: Sequence[Unit]) -> list[UnitResult]:
         """Return those of the missing units whose frames another bundle's page has shown; they are stored as ours now.
@@ -96,7 +95,7 @@ class Siblings:
         """
         if not missing:
             return []
-        contents = await retried(lambda: bundle_contents(self.storage, self.user_id, self.spec.bundle))
+        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
         if contents is None:
             return []
         adopted: dict[int, UnitResult] = {}
@@ -136,7 +135,7 @@ class Siblings:
     async def _others(self) -> list[str]:
         """Return the bundles that the video was made of, the latest first."""
         prefix = siblings_prefix(self.user_id, self._recipe)
-        found = await retried(lambda: self.storage.look_below(prefix))
+        found = await self.storage.look_below(prefix)
         latest = sorted(found, key=lambda each: each.at, reverse=True)
         bundles = [each.key.rpartition("/")[2] for each in latest]
         return [bundle for bundle in bundles if bundle != self.spec.bundle][:_MAX_SIBLINGS]

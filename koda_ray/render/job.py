@@ -35,7 +35,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.report import write_report
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.render.reuse import is_noted, made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
@@ -93,7 +93,7 @@ class RenderJob:
     ) -> None:
         self._spec = spec
         self._context = context
-        self._storage = context.storage
+        self._storage = PatientStorage(context.storage)
         self._executor = context.executor
         self._job_id = context.job_id
         self._user_id = context.user_id
@@ -131,7 +131,7 @@ class RenderJob:
         started = time.perf_counter()
         self._wanted = True
         try:
-            if not await retried(lambda: self._storage.exists(bundle_key(self._user_id, self._spec.bundle))):
+            if not await self._storage.exists(bundle_key(self._user_id, self._spec.bundle)):
                 raise NotFound(f"there is no bundle {self._spec.bundle} in storage: build the project first")
             async with self._meter:
                 for _ in range(_ENVIRONMENTS - 1):
@@ -149,7 +149,7 @@ class RenderJob:
     async def _run(self, started: float) -> RenderResult:
         environment = await self._executor.environment()
         film = film_hash(self._spec, environment=environment.fingerprint)
-        made = await retried(lambda: made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id))
+        made = await made_before(self._storage, user_id=self._user_id, film=film, job_id=self._job_id)
         if made is not None:
             self._meter.found(made.frame_count)
             await self._meter.stage("uploading", 0.99)
@@ -208,7 +208,7 @@ class RenderJob:
             "total": round(time.perf_counter() - started, 3),
             **{name: round(ms / 1000, 3) for name, ms in joined.timings_ms.items()},
         }
-        await retried(lambda: write_report(self._storage, self._user_id, self._job_id, report))
+        await write_report(self._storage, self._user_id, self._job_id, report)
         return RenderResult(
             video_key=joined.video_key,
             thumbnail_key=joined.thumbnail_key,
@@ -226,7 +226,7 @@ class RenderJob:
         while True:
             await self._meter.stage("joining", 0.94)
             task = JoinTask(
-                storage=self._storage,
+                storage=self._storage.once,
                 user_id=self._user_id,
                 job_id=self._job_id,
                 spec=self._spec,

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
@@ -69,6 +68,7 @@ class _Joining:
 
     def __init__(self, task: JoinTask, folder: Path) -> None:
         self._task = task
+        self._storage = PatientStorage(task.storage)
         self._folder = folder
         self._video = folder / f"video.{FORMATS[task.spec.format].extension}"
         self._thumbnail, self._sheet = folder / "thumbnail.jpg", folder / "sheet.jpg"
@@ -80,7 +80,7 @@ class _Joining:
         """Have all units here; returns the keys of those that are missing or not what they were."""
         units, started = self._task.units, time.perf_counter()
         gate = asyncio.Semaphore(_FETCHES)
-        paths = await asyncio.gather(*(_fetch(self._task, unit, self._folder, gate) for unit in units))
+        paths = await asyncio.gather(*(self._fetched(unit, gate) for unit in units))
         found = list(zip(units, paths, strict=True))
         self._parts = [(path, unit.unit.frame_count) for unit, path in found if path is not None]
         self._timings["fetch"] = _lap(started)
@@ -107,9 +107,9 @@ class _Joining:
         """Store the video after its pictures, and say what it is."""
         task, began = self._task, time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
-        await retried(lambda: task.storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet))
-        await retried(lambda: task.storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail))
-        await retried(lambda: task.storage.put_file(key, self._video))
+        await self._storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet)
+        await self._storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail)
+        await self._storage.put_file(key, self._video)
         self._timings["upload"] = _lap(began)
         return JoinResult(
             video_key=key,
@@ -122,11 +122,29 @@ class _Joining:
             timings_ms=self._timings,
         )
 
+    async def _fetched(self, unit: UnitResult, gate: asyncio.Semaphore) -> Path | None:
+        """Return a file with a unit's bytes, or None after removing a unit that is not what its name promises."""
+        user_id, storage = self._task.user_id, self._storage
+        key = unit_key(user_id, unit.key)
+        path = storage.local_path(key)
+        async with gate:
+            try:
+                if path is None:
+                    path = self._folder / f"unit-{unit.unit.index:06d}.mp4"
+                    await storage.get_file(key, path)
+                if await asyncio.to_thread(_digest, path) == unit.sha256:
+                    return path
+            except (NotFound, FileNotFoundError):
+                pass
+            await storage.delete(unit_meta_key(user_id, unit.key))
+            await storage.delete(key)
+            return None
+
     async def _decode(self) -> tuple[DecodedSound, ...]:
         task, began = self._task, time.perf_counter()
         if not task.spec.audio:
             return ()
-        bundle = await load_bundle(task.storage, task.user_id, task.spec.bundle)
+        bundle = await load_bundle(self._storage, task.user_id, task.spec.bundle)
         sounds = await decode_audio(task.spec, bundle, self._folder)
         self._timings["sound"] = _lap(began)
         return sounds
@@ -147,7 +165,7 @@ class _Joining:
         began = time.perf_counter()
         hashes = [digest for unit in self._task.units for digest in unit.frame_hashes]
         facts = await check_video(self._task.spec, self._video, hashes, checksums=checksums)
-        self._seen = await _quality(self._task, self._video, facts, self._folder)
+        self._seen = await _quality(self._task, self._storage, self._video, facts, self._folder)
         self._timings["check"] = _lap(began)
 
     async def _picture(
@@ -158,17 +176,19 @@ class _Joining:
         self._timings[path.stem] = _lap(began)
 
 
-async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path) -> dict[str, JsonValue]:
+async def _quality(
+    task: JoinTask, storage: PatientStorage, video: Path, facts: VideoFacts, folder: Path
+) -> dict[str, JsonValue]:
     """Return what the gate saw, with how the video compares with its preview where there is one."""
     warnings = list(facts.warnings)
     seen: dict[str, JsonValue] = {"codec": facts.codec, "colors": facts.colors, "audioS": facts.audio_s}
     # what a preview shows behind a page is white, and what is transparent has nothing there
     if task.reference is not None and task.spec.format != "png" and not task.spec.alpha:
         try:
-            reference = task.storage.local_path(task.reference)
+            reference = storage.local_path(task.reference)
             if reference is None:
                 reference = folder / "reference"
-                await retried(partial(task.storage.get_file, task.reference, reference))
+                await storage.get_file(task.reference, reference)
             elif not reference.exists():
                 raise NotFound(f"no object {task.reference!r}")
             found = await compare_videos(task.spec, video, reference)
@@ -183,24 +203,6 @@ async def _quality(task: JoinTask, video: Path, facts: VideoFacts, folder: Path)
         except (NotFound, EncodeFailed, QualityRejected) as error:
             warnings.append(f"the preview could not be compared: {error.message}")
     return {**seen, "warnings": list[JsonValue](warnings)}
-
-
-async def _fetch(task: JoinTask, unit: UnitResult, folder: Path, gate: asyncio.Semaphore) -> Path | None:
-    """Return a file with a unit's bytes, or None after removing a unit that is not what its name promises."""
-    key = unit_key(task.user_id, unit.key)
-    path = task.storage.local_path(key)
-    async with gate:
-        try:
-            if path is None:
-                path = folder / f"unit-{unit.unit.index:06d}.mp4"
-                await retried(partial(task.storage.get_file, key, path))
-            if await asyncio.to_thread(_digest, path) == unit.sha256:
-                return path
-        except (NotFound, FileNotFoundError):
-            pass
-        await retried(lambda: task.storage.delete(unit_meta_key(task.user_id, unit.key)))
-        await retried(lambda: task.storage.delete(key))
-        return None
 
 
 def _digest(path: Path) -> str:

@@ -1,41 +1,83 @@
-"""Storage that is away for a moment costs a moment: its calls are made again, for half a minute."""
+"""Storage that is away for a moment costs a render a moment: each call is made again by itself, for half a minute.
+
+What renders does so through a `PatientStorage`, so that no call has to remember it. What answers a request uses a plain
+`Storage`, for nobody should wait so long for that. Tasks carry the plain one as well: they may be read by another
+version of us, and whoever does their work makes it patient there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from koda_ray.errors import StorageError
+from koda_ray.state.storage import Storage
 
-__all__ = ["RETRY_S", "retried"]
+__all__ = ["PatientStorage"]
 
-RETRY_S = 30.0
+_RETRY_S = 30.0
+"""How long after its first time a call is made again."""
 _WAIT_S, _WAIT_MAX_S = 0.1, 2.0
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def retried(call: Callable[[], Awaitable[T]], *, limit_s: float = RETRY_S) -> T:
-    """Await a storage call, again while storage cannot be reached.
+def _patient(
+    method: Callable[Concatenate[Storage, P], Awaitable[T]],
+) -> Callable[Concatenate[PatientStorage, P], Coroutine[Any, Any, T]]:
+    """Make a method that calls the storage's own of that name, and again while storage cannot be reached."""
 
-    Args:
-        call: Makes the call; it may be made several times.
-        limit_s: How long after the first call it is tried again, in seconds.
+    @functools.wraps(method)
+    async def made(self: PatientStorage, /, *given: P.args, **named: P.kwargs) -> T:
+        call = cast("Callable[P, Awaitable[T]]", getattr(self.once, method.__name__))
+        end, wait_s = time.monotonic() + _RETRY_S, _WAIT_S
+        while True:
+            try:
+                return await call(*given, **named)
+            except StorageError as error:
+                if not _may_pass(error) or time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(_WAIT_MAX_S, wait_s * 2)
 
-    Raises:
-        StorageError: It failed to the end, or in a way that will not pass (a full disk).
-    """
-    end, wait_s = time.monotonic() + limit_s, _WAIT_S
-    while True:
-        try:
-            return await call()
-        except StorageError as error:
-            if not _may_pass(error) or time.monotonic() >= end:
-                raise
-        await asyncio.sleep(wait_s)
-        wait_s = min(_WAIT_MAX_S, wait_s * 2)
+    return made
 
 
 def _may_pass(error: StorageError) -> bool:
     return error.retryable and error.code != "DISK_FULL"
+
+
+class PatientStorage:
+    """What renders need of a `Storage`, method by method; each raises StorageError only once it has been patient.
+
+    All of these can be made again from the beginning: they take bytes and files, no streams and nothing that is gone
+    when it was read once. What will not pass, such as a full disk, is raised at once.
+
+    Args:
+        once: The storage itself, for a call that is made once: where waiting helps nobody.
+    """
+
+    def __init__(self, once: Storage) -> None:
+        self.once = once
+
+    def local_path(self, key: str) -> Path | None:
+        """As `Storage.local_path`, which calls nobody."""
+        return self.once.local_path(key)
+
+    put = _patient(Storage.put)
+    put_file = _patient(Storage.put_file)
+    get = _patient(Storage.get)
+    get_file = _patient(Storage.get_file)
+    copy = _patient(Storage.copy)
+    touch = _patient(Storage.touch)
+    delete = _patient(Storage.delete)
+    exists = _patient(Storage.exists)
+    size = _patient(Storage.size)
+    look = _patient(Storage.look)
+    look_below = _patient(Storage.look_below)
+    list = _patient(Storage.list)
+    await_turn = _patient(Storage.await_turn)

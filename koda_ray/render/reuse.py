@@ -11,40 +11,39 @@ from typing import Any, cast
 
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import RenderResult
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.state.keys import film_key, render_prefix, report_key
-from koda_ray.state.storage import Storage
 
 __all__ = ["is_noted", "made_before", "note_made"]
 
 
-async def note_made(storage: Storage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
+async def note_made(storage: PatientStorage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
     """Remember which job made a video.
 
     Raises:
         StorageError: It could not be stored.
     """
     data = json.dumps({"job": job_id, "result": {**asdict(result), "report": None}}).encode()
-    await retried(lambda: storage.put(film_key(user_id, film), data))
+    await storage.put(film_key(user_id, film), data)
 
 
-async def is_noted(storage: Storage, *, user_id: str, film: str) -> bool:
+async def is_noted(storage: PatientStorage, *, user_id: str, film: str) -> bool:
     """Whether a job is remembered that made a video, as likely as not still there.
 
     Raises:
         StorageError: Storage failed.
     """
-    return await retried(lambda: storage.exists(film_key(user_id, film)))
+    return await storage.exists(film_key(user_id, film))
 
 
-async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
+async def made_before(storage: PatientStorage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
     """Return a video as a new job's own where another made the same before, or None.
 
     Raises:
         StorageError: Storage failed.
     """
     try:
-        made = cast("dict[str, Any]", json.loads(await retried(lambda: storage.get(film_key(user_id, film)))))
+        made = cast("dict[str, Any]", json.loads(await storage.get(film_key(user_id, film))))
         before = str(made["job"])
         result = RenderResult(**made["result"])
         old, new = render_prefix(user_id, before), render_prefix(user_id, job_id)
@@ -58,7 +57,7 @@ async def made_before(storage: Storage, *, user_id: str, film: str, job_id: str)
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     report["madeBefore"] = before
-    await retried(lambda: storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode()))
+    await storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode())
     keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
     result = replace(result, report=report, **keys)
     # the newest copy is the one to give next: the older may be deleted, or go because nobody uses it

@@ -13,10 +13,9 @@ from typing import Any, cast
 
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import retried
+from koda_ray.render.retry import PatientStorage
 from koda_ray.render.spec import Unit
 from koda_ray.state.keys import bundle_key, unit_key, unit_meta_key
-from koda_ray.state.storage import Storage
 from koda_ray.types import now
 
 __all__ = ["TOUCH_AFTER", "copy_unit", "needs_replay", "note_replay", "read_unit", "write_unit"]
@@ -26,18 +25,18 @@ TOUCH_AFTER = timedelta(hours=6)
 _REPLAY_NOTE = "replay.json"
 
 
-async def write_unit(storage: Storage, user_id: str, unit: UnitResult, data: bytes) -> None:
+async def write_unit(storage: PatientStorage, user_id: str, unit: UnitResult, data: bytes) -> None:
     """Store a unit so that it is there whole or not at all.
 
     Raises:
         StorageError: It could not be stored.
     """
     meta = json.dumps(asdict(unit)).encode()
-    await retried(lambda: storage.put(unit_key(user_id, unit.key), data))
-    await retried(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
+    await storage.put(unit_key(user_id, unit.key), data)
+    await storage.put(unit_meta_key(user_id, unit.key), meta)
 
 
-async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | None:
+async def read_unit(storage: PatientStorage, user_id: str, key: str) -> UnitResult | None:
     """Return a unit that was stored before, or None where there is none that looks whole; it counts as used now.
 
     Its bytes are compared with its hash when they are joined.
@@ -46,7 +45,7 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         StorageError: Storage could not be read.
     """
     try:
-        meta = await retried(lambda: storage.get(unit_meta_key(user_id, key)))
+        meta = await storage.get(unit_meta_key(user_id, key))
         data = cast("dict[str, Any]", json.loads(meta))
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
@@ -54,39 +53,39 @@ async def read_unit(storage: Storage, user_id: str, key: str) -> UnitResult | No
         data["reused"] = True
         data["adopted"] = False
         unit = UnitResult(**data)
-        stored = await retried(lambda: storage.look(unit_key(user_id, key)))
+        stored = await storage.look(unit_key(user_id, key))
         if now() - stored.at > TOUCH_AFTER:
-            await retried(lambda: storage.touch(unit_key(user_id, key)))
+            await storage.touch(unit_key(user_id, key))
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None
 
 
-async def copy_unit(storage: Storage, user_id: str, key: str, unit: UnitResult) -> bool:
+async def copy_unit(storage: PatientStorage, user_id: str, key: str, unit: UnitResult) -> bool:
     """Give a stored unit a second key, under which it is what ``unit`` says; return whether it was still there.
 
     Raises:
         StorageError: It could not be stored.
     """
     try:
-        await retried(lambda: storage.copy(unit_key(user_id, key), unit_key(user_id, unit.key)))
+        await storage.copy(unit_key(user_id, key), unit_key(user_id, unit.key))
     except NotFound:
         return False
     meta = json.dumps(asdict(unit)).encode()
-    await retried(lambda: storage.put(unit_meta_key(user_id, unit.key), meta))
+    await storage.put(unit_meta_key(user_id, unit.key), meta)
     return True
 
 
-async def note_replay(storage: Storage, user_id: str, bundle: str) -> None:
+async def note_replay(storage: PatientStorage, user_id: str, bundle: str) -> None:
     """Remember that a bundle's page does not restore its state when it is sought.
 
     Raises:
         StorageError: It could not be stored.
     """
-    await retried(lambda: storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}"))
+    await storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}")
 
 
-async def needs_replay(storage: Storage, user_id: str, bundle: str) -> bool:
+async def needs_replay(storage: PatientStorage, user_id: str, bundle: str) -> bool:
     """Whether an earlier job found that out: a final video need not find it again at its price."""
-    return await retried(lambda: storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE)))
+    return await storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE))

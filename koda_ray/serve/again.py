@@ -6,7 +6,6 @@ while it shows what the video was made of, so that nobody gets another film than
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal, cast
 
 from pydantic import JsonValue
@@ -17,6 +16,7 @@ from koda_ray.render.options import JobOptions
 from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.batches import MADE_SURE
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.once import keyed_digits
 from koda_ray.serve.quotas import render_quota
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
@@ -32,9 +32,8 @@ _AT_MOST_30 = 30
 def new_render(user: str, project_id: str, *, key: str, wanted: dict[str, JsonValue], options: JobOptions) -> JobRecord:
     """Return the row of a page render: one for a key, however often it is asked for."""
     at = now()
-    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
     return JobRecord(
-        id=f"job_{named[:32]}",
+        id=f"job_{keyed_digits(key, user)}",
         user_id=user,
         project_id=project_id,
         session_id=None,

@@ -6,13 +6,13 @@ batch however often it is sent, and a batch is listed as the ids that begin alik
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 
+from koda_ray.serve.once import keyed_digits
 from koda_ray.state.records import JobRecord
 
 __all__ = ["BATCH_ID", "MADE_SURE", "batch_jobs", "batch_name", "batch_prefix"]
@@ -25,8 +25,7 @@ _TICK = timedelta(microseconds=1)
 
 def batch_name(user_id: str, key: str) -> str:
     """Return the id of the batch that a user makes with a key."""
-    named = hashlib.sha256(f"{user_id}\0batch\0{key}".encode()).hexdigest()
-    return f"bat_{named[:27]}"
+    return f"bat_{keyed_digits(key, user_id, 'batch', count=27)}"
 
 
 def batch_prefix(batch_id: str) -> str:

@@ -1,10 +1,12 @@
-"""Links, comments and files that one idempotency key makes once: what they are called, and what a link's token is.
+"""What one idempotency key makes once: what that is called, and what a link's token is.
 
-No table holds these keys. A link's id is its session and the key, hashed, and a comment's its link and the key; so two
-requests at once meet at one row. A file's id sorts by time, as those of a list do, and ends with its user and the key,
-hashed. Whoever knows the key can tell the id, and nothing by it: a link's token is made with
-the server's own key. It is made of the row's time too, so that what was revoked does not come back where its key is
-used again; and of what was asked for, so that for anything else the token is not the one whose hash the row has.
+No table holds these keys. A link's id is its session and the key, hashed, and a comment's its link and the key; those
+of renders, batches and takes are of their user and the key. So two requests at once meet at one row. A file's id sorts
+by time, as those of a list do, and ends with its user and the key, hashed. How ids are made of keys never changes: a
+request that is repeated after an upgrade finds what it made. Whoever knows the key can tell the id, and nothing by it:
+a link's token is made with the server's own key. It is made of the row's time too, so that what was revoked does not
+come back where its key is used again; and of what was asked for, so that for anything else the token is not the one
+whose hash the row has.
 """
 
 from __future__ import annotations
@@ -28,29 +30,46 @@ __all__ = [
     "check_same_asset",
     "check_same_comment",
     "comment_name",
+    "group_name",
+    "keyed_digits",
     "same_token",
     "share_name",
     "share_token",
 ]
 
-_NAME_CHARS = 32
 _ENDING_CHARS = 15
 """Random digits at the end of an id: what is before them says when it was made. Source: RFC 9562, section 5.7."""
 
 
+def keyed_digits(key: str, *within: str, count: int = 32) -> str:
+    """Return the hexadecimal digits that an idempotency key stands for, for ids.
+
+    Args:
+        key: The key.
+        within: Whose it is, and where one key may make several things, of which kind: the same key is another there.
+        count: How many digits, 64 at most.
+    """
+    return hashlib.sha256("\0".join((*within, key)).encode()).hexdigest()[:count]
+
+
+def group_name(user_id: str, key: str) -> str:
+    """Return the id of the group of takes that a user makes with a key."""
+    return f"grp_{keyed_digits(key, user_id)}"
+
+
 def share_name(session_id: str, key: str) -> str:
     """Return the id of the link that a key makes of a session."""
-    return f"shr_{_named(session_id, 'share', key)}"
+    return f"shr_{keyed_digits(key, session_id, 'share')}"
 
 
 def comment_name(share_id: str, key: str) -> str:
     """Return the id of the comment that a key leaves with a link."""
-    return f"cmt_{_named(share_id, 'comment', key)}"
+    return f"cmt_{keyed_digits(key, share_id, 'comment')}"
 
 
 def asset_ending(user_id: str, key: str) -> str:
     """Return how the ids of all files end that a key uploads for a user, of which there is one."""
-    return _named(user_id, "asset", key)[:_ENDING_CHARS]
+    return keyed_digits(key, user_id, "asset", count=_ENDING_CHARS)
 
 
 def asset_name(ending: str) -> str:
@@ -113,7 +132,3 @@ def check_same_asset(made: AssetRecord, wanted: AssetRecord, key: str) -> None:
             f"not {wanted.project_id!r}; use a new key",
             context={"asset": made.id},
         )
-
-
-def _named(scope: str, use: str, key: str) -> str:
-    return hashlib.sha256(f"{scope}\0{use}\0{key}".encode()).hexdigest()[:_NAME_CHARS]

@@ -102,6 +102,7 @@ async def test_takes_are_made_together_once_and_listed_by_their_group(
     koda.directory.hold = {"analyze"}
     other = (await client.create("A ball")).session_id
     made = await client.create_takes(CreateTakes(prompt="A ball", takes=3), key="once")
+    assert made.group == "grp_72bb75f1bc104124e7070f9f6ec25f4e"  # as every version before made it of the key
     assert await client.create_takes(CreateTakes(prompt="A ball", takes=3), key="once") == made
     ids_of = [each.session_id for each in made.sessions]
     assert await ids(http, group=made.group) == ids_of[::-1] and await ids(http) == [*ids_of[::-1], other]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from fastapi import APIRouter, Request
 
 from koda_ray.errors import InvalidInput
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
+from koda_ray.serve.once import group_name
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import begun, created
 from koda_ray.wire import CreateTakes, TakesCreated
@@ -38,8 +37,7 @@ async def create_takes(
         )
     if body.options.take is not None:
         raise InvalidInput("say takes, not options.take, where several are made", context={"field": "options.take"})
-    named = hashlib.sha256(f"{user}\0{key}".encode()).hexdigest()
-    group = f"grp_{named[:32]}"
+    group = group_name(user, key)
     rows = [await begun(body, user, f"{key}.{take}", deps, group=group, take=take) for take in range(1, body.takes + 1)]
     for row in rows:
         if row.owes is not None:
