@@ -106,7 +106,7 @@ class _Brevity:
         return tiers.Spent.now() - self._lasting.spent
 
 
-class _Patience:
+class _GivesUp:
     """Ends the run where a test ran out of time and does not end."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not tiers.is_everything(config):
         config.pluginmanager.register(_Brevity(lasting))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.pluginmanager.register(_Patience())
+    config.pluginmanager.register(_GivesUp())
     theirs = {str(field.validation_alias) for field in Settings.model_fields.values()} | _THEIRS_TOO
     for name in list(os.environ):
         if (name in theirs or name.startswith(_THEIRS) or name.upper() in _PROXIES) and not name.startswith(_KEPT):

@@ -20,7 +20,7 @@ from koda_ray.errors import Cancelled, KodaError
 from koda_ray.events import EventType, NewEvent
 from koda_ray.render.job import RenderJob
 from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
 from koda_ray.state.keys import render_prefix
@@ -150,7 +150,7 @@ class JobOwner:
             finally:
                 await job.end()
         folder = render_prefix(row.user_id, row.id)
-        found = await PatientStorage(storage).look_below(folder)  # the video, its pictures and its report
+        found = await RetryingStorage(storage).look_below(folder)  # the video, its pictures and its report
         done = result_words(result, self._spec)
         await self._fence.write(
             JobChange(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from koda_ray.agent.stuck import Patience
+from koda_ray.agent.stuck import StuckLimits
 from koda_ray.budgets import Exceeded
 
 __all__ = ["Limits", "LoopOutcome"]
@@ -21,7 +21,7 @@ class Limits:
         model_attempts: Tries of one model call whose stream breaks.
         call_attempts: Deaths of the process while one tool call runs; then it is given up where it changes nothing,
             and else a person is asked. Being stopped in good order is none.
-        patience: How often the same may happen before it is a circle.
+        stuck: How often the same may happen before it is a circle.
         parallel: Calls of one message that run at the same time, where none is unsafe; see `koda_ray.agent.Tool`.
         first_wait_s: Wait before the second try of a model call; it doubles from there.
         max_tokens: Longest answer.
@@ -33,7 +33,7 @@ class Limits:
     tool_calls: int = 300
     model_attempts: int = 3
     call_attempts: int = 3
-    patience: Patience = field(default_factory=Patience)
+    stuck: StuckLimits = field(default_factory=StuckLimits)
     parallel: int = 4
     first_wait_s: float = 0.5
     max_tokens: int = 32_000

@@ -379,7 +379,7 @@ class AgentLoop:
     def _circle(self, recent: Sequence[MessageRecord]) -> str | None:
         kit = self._toolkit
         since = from_records(recent[last_said(recent) :])
-        return going_in_circles(since, kit.changes, self._limits.patience, tracks=kit.tracks, todo=self._prompt.todo())
+        return going_in_circles(since, kit.changes, self._limits.stuck, tracks=kit.tracks, todo=self._prompt.todo())
 
     # --- the model ------------------------------------------------------------------------------------------------
 

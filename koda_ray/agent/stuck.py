@@ -22,14 +22,14 @@ from koda_ray.agent.own_words import EMPTY, are_a_persons, is_a_persons
 from koda_ray.llm.base import Message, ToolUseBlock
 from koda_ray.state.records import MessageRecord
 
-__all__ = ["Patience", "going_in_circles", "last_said"]
+__all__ = ["StuckLimits", "going_in_circles", "last_said"]
 
 _Changes: TypeAlias = Callable[[str, Mapping[str, JsonValue]], bool]
 _LONGEST_ROUND = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class StuckLimits:
     """How often is too often.
 
     Args:
@@ -75,7 +75,7 @@ def last_said(history: Sequence[MessageRecord]) -> int:
 def going_in_circles(
     history: Sequence[Message],
     changes: _Changes,
-    patience: Patience | None = None,
+    limits: StuckLimits | None = None,
     *,
     tracks: Callable[[str], bool] = lambda _: False,
     todo: str = "",
@@ -85,21 +85,21 @@ def going_in_circles(
     Args:
         history: Messages in order; results of calls that are not among them count for nothing.
         changes: Whether a call of that name with that input may have changed something.
-        patience: How often is too often.
+        limits: How often is too often.
         tracks: Whether a tool of that name moves things on the list of things to do.
         todo: What is to be done next on that list; empty where nothing is open, or there is none.
 
     Returns:
         A sentence for a person, or None.
     """
-    patience = patience or Patience()
+    limits = limits or StuckLimits()
     steps = _steps(history)
     return (
-        _failing(steps, changes, patience.failures)
-        or _erring(steps, patience.errors)
-        or _rounds(steps, patience)
-        or _empty(history, patience.empty)
-        or (_idling(steps, tracks, patience.todos, todo) if todo else None)
+        _failing(steps, changes, limits.failures)
+        or _erring(steps, limits.errors)
+        or _rounds(steps, limits)
+        or _empty(history, limits.empty)
+        or (_idling(steps, tracks, limits.todos, todo) if todo else None)
     )
 
 
@@ -142,17 +142,17 @@ def _erring(steps: Sequence[_Step], limit: int) -> str | None:
     return f"the last {limit} calls all failed, last {last[-1].name} with: {last[-1].result}"
 
 
-def _rounds(steps: Sequence[_Step], patience: Patience) -> str | None:
+def _rounds(steps: Sequence[_Step], limits: StuckLimits) -> str | None:
     for length in range(1, _LONGEST_ROUND + 1):
-        times = patience.same if length == 1 else patience.rounds
+        times = limits.same if length == 1 else limits.rounds
         names = ", ".join(step.name for step in steps[-length:])
         what = f"{names} was called" if length == 1 else f"the calls {names} were made"
         if _repeats(steps, length, times):
             return f"{what} {times} times in a row with the same input and the same result"
         # one call with other results is waiting for something that moves
-        asked = [step.key for step in steps[-length * patience.alike :]]
-        if length > 1 and _repeats(asked, length, patience.alike):
-            return f"{what} {patience.alike} times in a row with the same input, and nothing else"
+        asked = [step.key for step in steps[-length * limits.alike :]]
+        if length > 1 and _repeats(asked, length, limits.alike):
+            return f"{what} {limits.alike} times in a row with the same input, and nothing else"
     return None
 
 

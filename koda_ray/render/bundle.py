@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.holdings import HoldObjects
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
@@ -244,7 +244,7 @@ async def keep_bundle(
         await storage.put(key, packed)
 
 
-async def bundle_contents(storage: PatientStorage, user_id: str, content_hash: str) -> Mapping[str, str] | None:
+async def bundle_contents(storage: RetryingStorage, user_id: str, content_hash: str) -> Mapping[str, str] | None:
     """Return each of a stored bundle's files' hash by its path, and its traits; None where nobody wrote that down.
 
     Raises:
@@ -259,7 +259,7 @@ async def bundle_contents(storage: PatientStorage, user_id: str, content_hash: s
     return {str(path): str(digest) for path, digest in cast("dict[object, object]", found).items()}
 
 
-async def load_bundle(storage: PatientStorage, user_id: str, content_hash: str) -> Bundle:
+async def load_bundle(storage: RetryingStorage, user_id: str, content_hash: str) -> Bundle:
     """Read a bundle and check that it is what its name says.
 
     Raises:

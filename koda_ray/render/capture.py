@@ -29,7 +29,7 @@ from koda_ray.render.matroska import ImageKind
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import write_unit
 from koda_ray.state.storage import sha256
@@ -205,7 +205,7 @@ class _Capture:
         timings = result.timings_ms | {"encode_tail": encoded_ms}
         timings["total"] = round(sum(timings.values()), 1)
         result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings)
-        await write_unit(PatientStorage(self._task.storage), self._task.user_id, result, data)
+        await write_unit(RetryingStorage(self._task.storage), self._task.user_id, result, data)
         if self._hear is not None:
             await self._hear(result)
 

@@ -19,7 +19,7 @@ from typing import cast
 from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, NotFound
 from koda_ray.logs import get_logger
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import claim_key, film_prefix
 from koda_ray.types import now
 
@@ -57,7 +57,7 @@ class Claims:
         grid: Names the grid: equal for jobs whose units have equal keys.
     """
 
-    def __init__(self, storage: PatientStorage, *, user_id: str, job_id: str, grid: str) -> None:
+    def __init__(self, storage: RetryingStorage, *, user_id: str, job_id: str, grid: str) -> None:
         self._storage = storage
         self._user_id = user_id
         self._job_id = job_id

@@ -28,7 +28,7 @@ from koda_ray.render.protocol import (
     Slots,
     UnitResult,
 )
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
 from koda_ray.tracing import ended_span, span
@@ -77,7 +77,7 @@ class UnitCollector:
     ) -> None:
         self._spec = spec
         self._context = context
-        self._storage = PatientStorage(context.storage)
+        self._storage = RetryingStorage(context.storage)
         self._executor = context.executor
         self._environment = environment
         self._job_id = context.job_id

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from koda_ray.render.bundle import Bundle, bundle_contents
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
 from koda_ray.render.stored import copy_unit, read_unit
 from koda_ray.state.keys import sibling_key, siblings_prefix
@@ -68,7 +68,7 @@ class Siblings:
         mode: How units are reached.
     """
 
-    storage: PatientStorage
+    storage: RetryingStorage
     user_id: str
     spec: RenderSpec
     environment: str

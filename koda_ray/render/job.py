@@ -35,7 +35,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.report import write_report
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.reuse import is_noted, made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
@@ -93,7 +93,7 @@ class RenderJob:
     ) -> None:
         self._spec = spec
         self._context = context
-        self._storage = PatientStorage(context.storage)
+        self._storage = RetryingStorage(context.storage)
         self._executor = context.executor
         self._job_id = context.job_id
         self._user_id = context.user_id

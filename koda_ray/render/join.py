@@ -21,7 +21,7 @@ from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
@@ -68,7 +68,7 @@ class _Joining:
 
     def __init__(self, task: JoinTask, folder: Path) -> None:
         self._task = task
-        self._storage = PatientStorage(task.storage)
+        self._storage = RetryingStorage(task.storage)
         self._folder = folder
         self._video = folder / f"video.{FORMATS[task.spec.format].extension}"
         self._thumbnail, self._sheet = folder / "thumbnail.jpg", folder / "sheet.jpg"
@@ -177,7 +177,7 @@ class _Joining:
 
 
 async def _quality(
-    task: JoinTask, storage: PatientStorage, video: Path, facts: VideoFacts, folder: Path
+    task: JoinTask, storage: RetryingStorage, video: Path, facts: VideoFacts, folder: Path
 ) -> dict[str, JsonValue]:
     """Return what the gate saw, with how the video compares with its preview where there is one."""
     warnings = list(facts.warnings)

@@ -33,7 +33,7 @@ from koda_ray.render.protocol import (
     ProbeTask,
     Slots,
 )
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.shaders import ShaderCache
 from koda_ray.state.storage import Storage
 
@@ -192,7 +192,7 @@ class LocalExecutor:
         if key not in self._bundles:
             while len(self._bundles) >= MAX_BUNDLES:
                 del self._bundles[next(iter(self._bundles))]
-            self._bundles[key] = await load_bundle(PatientStorage(storage), user_id, content_hash)
+            self._bundles[key] = await load_bundle(RetryingStorage(storage), user_id, content_hash)
         return self._bundles[key]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from koda_ray.errors import KodaError, NotFound, PageError, PageNotReady
 from koda_ray.render.options import JobOptions, PageContract
 from koda_ray.render.protocol import ProbeReport, ProbeTask, RenderExecutor
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
 
@@ -32,10 +32,10 @@ async def page_contract(
     width, height = options.size or _ASKED_SIZE
     asked = json.dumps([entry, options.props, options.seed, width, height])
     key = bundle_key(user_id, bundle, f"says-{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json")
-    patient = PatientStorage(storage)
+    retrying = RetryingStorage(storage)
     kept: dict[str, Any]
     try:
-        kept = cast("dict[str, Any]", json.loads(await patient.get(key)))
+        kept = cast("dict[str, Any]", json.loads(await retrying.get(key)))
     except (NotFound, ValueError):
         report = await executor.probe(
             ProbeTask(
@@ -55,7 +55,7 @@ async def page_contract(
             raise _not_ready(report) from None
         kept = {"duration": report.duration_s, "fps": report.fps, "width": report.width, "height": report.height}
         said = json.dumps(kept).encode()
-        await patient.put(key, said)
+        await retrying.put(key, said)
     wide, high = kept["width"], kept["height"]
     return PageContract(
         duration_s=kept["duration"],

@@ -1,7 +1,7 @@
 """What a render job says to whoever does its work, and what it hears back.
 
 Tasks are self-contained and survive pickle: a worker gets the storage it reads and writes and nothing else. That is the
-plain one, which a worker of any version knows; whoever does the work makes it patient (`retry`). Frames never appear
+plain one, which a worker of any version knows; whoever does the work makes it retry (`retry`). Frames never appear
 here; a unit's pictures go from browser to encoder in the worker, and only its file and hashes leave.
 """
 

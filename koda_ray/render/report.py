@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from koda_ray.errors import NotFound
 from koda_ray.render.charts import BY_JOIN, BY_UNIT, NAMES, bars, unit_columns
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import report_key, report_page_key, sheet_key
 
 __all__ = ["report_page", "write_report"]
@@ -87,7 +87,7 @@ def report_page(report: Mapping[str, JsonValue], *, job_id: str, sheet: bytes | 
     )
 
 
-async def write_report(storage: PatientStorage, user_id: str, job_id: str, report: Mapping[str, JsonValue]) -> None:
+async def write_report(storage: RetryingStorage, user_id: str, job_id: str, report: Mapping[str, JsonValue]) -> None:
     """Store a report, for people and for programs.
 
     Raises:

@@ -1,8 +1,8 @@
 """Storage that is away for a moment costs a render a moment: each call is made again by itself, for half a minute.
 
-What renders does so through a `PatientStorage`, so that no call has to remember it. What answers a request uses a plain
-`Storage`, for nobody should wait so long for that. Tasks carry the plain one as well: they may be read by another
-version of us, and whoever does their work makes it patient there.
+What renders does so through a `RetryingStorage`, so that no call has to remember it. What answers a request uses a
+plain `Storage`, for nobody should wait so long for that. Tasks carry the plain one as well: they may be read by another
+version of us, and whoever does their work makes it retry there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from koda_ray.errors import StorageError
 from koda_ray.state.storage import Storage
 
-__all__ = ["PatientStorage"]
+__all__ = ["RetryingStorage"]
 
 _RETRY_S = 30.0
 """How long after its first time a call is made again."""
@@ -26,13 +26,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _patient(
+def _retried(
     method: Callable[Concatenate[Storage, P], Awaitable[T]],
-) -> Callable[Concatenate[PatientStorage, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[RetryingStorage, P], Coroutine[Any, Any, T]]:
     """Make a method that calls the storage's own of that name, and again while storage cannot be reached."""
 
     @functools.wraps(method)
-    async def made(self: PatientStorage, /, *given: P.args, **named: P.kwargs) -> T:
+    async def made(self: RetryingStorage, /, *given: P.args, **named: P.kwargs) -> T:
         call = cast("Callable[P, Awaitable[T]]", getattr(self.once, method.__name__))
         end, wait_s = time.monotonic() + _RETRY_S, _WAIT_S
         while True:
@@ -51,8 +51,8 @@ def _may_pass(error: StorageError) -> bool:
     return error.retryable and error.code != "DISK_FULL"
 
 
-class PatientStorage:
-    """What renders need of a `Storage`, method by method; each raises StorageError only once it has been patient.
+class RetryingStorage:
+    """What renders need of a `Storage`, method by method; each raises StorageError only once it was retried in vain.
 
     All of these can be made again from the beginning: they take bytes and files, no streams and nothing that is gone
     when it was read once. What will not pass, such as a full disk, is raised at once.
@@ -68,16 +68,16 @@ class PatientStorage:
         """As `Storage.local_path`, which calls nobody."""
         return self.once.local_path(key)
 
-    put = _patient(Storage.put)
-    put_file = _patient(Storage.put_file)
-    get = _patient(Storage.get)
-    get_file = _patient(Storage.get_file)
-    copy = _patient(Storage.copy)
-    touch = _patient(Storage.touch)
-    delete = _patient(Storage.delete)
-    exists = _patient(Storage.exists)
-    size = _patient(Storage.size)
-    look = _patient(Storage.look)
-    look_below = _patient(Storage.look_below)
-    list = _patient(Storage.list)
-    await_turn = _patient(Storage.await_turn)
+    put = _retried(Storage.put)
+    put_file = _retried(Storage.put_file)
+    get = _retried(Storage.get)
+    get_file = _retried(Storage.get_file)
+    copy = _retried(Storage.copy)
+    touch = _retried(Storage.touch)
+    delete = _retried(Storage.delete)
+    exists = _retried(Storage.exists)
+    size = _retried(Storage.size)
+    look = _retried(Storage.look)
+    look_below = _retried(Storage.look_below)
+    list = _retried(Storage.list)
+    await_turn = _retried(Storage.await_turn)

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import RenderResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import film_key, render_prefix, report_key
 
 __all__ = ["is_noted", "made_before", "note_made"]
 
 
-async def note_made(storage: PatientStorage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
+async def note_made(storage: RetryingStorage, *, user_id: str, film: str, job_id: str, result: RenderResult) -> None:
     """Remember which job made a video.
 
     Raises:
@@ -27,7 +27,7 @@ async def note_made(storage: PatientStorage, *, user_id: str, film: str, job_id:
     await storage.put(film_key(user_id, film), data)
 
 
-async def is_noted(storage: PatientStorage, *, user_id: str, film: str) -> bool:
+async def is_noted(storage: RetryingStorage, *, user_id: str, film: str) -> bool:
     """Whether a job is remembered that made a video, as likely as not still there.
 
     Raises:
@@ -36,7 +36,7 @@ async def is_noted(storage: PatientStorage, *, user_id: str, film: str) -> bool:
     return await storage.exists(film_key(user_id, film))
 
 
-async def made_before(storage: PatientStorage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
+async def made_before(storage: RetryingStorage, *, user_id: str, film: str, job_id: str) -> RenderResult | None:
     """Return a video as a new job's own where another made the same before, or None.
 
     Raises:

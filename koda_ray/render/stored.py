@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import Unit
 from koda_ray.state.keys import bundle_key, unit_key, unit_meta_key
 from koda_ray.types import now
@@ -25,7 +25,7 @@ TOUCH_AFTER = timedelta(hours=6)
 _REPLAY_NOTE = "replay.json"
 
 
-async def write_unit(storage: PatientStorage, user_id: str, unit: UnitResult, data: bytes) -> None:
+async def write_unit(storage: RetryingStorage, user_id: str, unit: UnitResult, data: bytes) -> None:
     """Store a unit so that it is there whole or not at all.
 
     Raises:
@@ -36,7 +36,7 @@ async def write_unit(storage: PatientStorage, user_id: str, unit: UnitResult, da
     await storage.put(unit_meta_key(user_id, unit.key), meta)
 
 
-async def read_unit(storage: PatientStorage, user_id: str, key: str) -> UnitResult | None:
+async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitResult | None:
     """Return a unit that was stored before, or None where there is none that looks whole; it counts as used now.
 
     Its bytes are compared with its hash when they are joined.
@@ -62,7 +62,7 @@ async def read_unit(storage: PatientStorage, user_id: str, key: str) -> UnitResu
     return unit if whole else None
 
 
-async def copy_unit(storage: PatientStorage, user_id: str, key: str, unit: UnitResult) -> bool:
+async def copy_unit(storage: RetryingStorage, user_id: str, key: str, unit: UnitResult) -> bool:
     """Give a stored unit a second key, under which it is what ``unit`` says; return whether it was still there.
 
     Raises:
@@ -77,7 +77,7 @@ async def copy_unit(storage: PatientStorage, user_id: str, key: str, unit: UnitR
     return True
 
 
-async def note_replay(storage: PatientStorage, user_id: str, bundle: str) -> None:
+async def note_replay(storage: RetryingStorage, user_id: str, bundle: str) -> None:
     """Remember that a bundle's page does not restore its state when it is sought.
 
     Raises:
@@ -86,6 +86,6 @@ async def note_replay(storage: PatientStorage, user_id: str, bundle: str) -> Non
     await storage.put(bundle_key(user_id, bundle, _REPLAY_NOTE), b"{}")
 
 
-async def needs_replay(storage: PatientStorage, user_id: str, bundle: str) -> bool:
+async def needs_replay(storage: RetryingStorage, user_id: str, bundle: str) -> bool:
     """Whether an earlier job found that out: a final video need not find it again at its price."""
     return await storage.exists(bundle_key(user_id, bundle, _REPLAY_NOTE))

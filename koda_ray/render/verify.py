@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import QualityRejected
 from koda_ray.render.protocol import Captured, CaptureTask, RenderExecutor, RenderResult, UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import read_unit
 from koda_ray.state.keys import bundle_key
@@ -48,7 +48,7 @@ async def verify_sample(
 
         async def compare(made: dict[str, JsonValue]) -> None:
             unit, key = Unit(*(cast("int", made[name]) for name in ("index", "start", "stop"))), str(made["key"])
-            first = await read_unit(PatientStorage(storage), user_id, key)
+            first = await read_unit(RetryingStorage(storage), user_id, key)
             if first is None:
                 raise QualityRejected(f"unit {unit.index} is no longer in storage to compare with: render again")
             task = CaptureTask(

@@ -14,7 +14,7 @@ from koda_ray.actors.removal import Removal
 from koda_ray.actors.timeline import fork_session
 from koda_ray.errors import NotFound, StorageError
 from koda_ray.render.bundle import Bundle, keep_bundle, load_bundle, store_bundle
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state import checkpoint
 from koda_ray.state.keys import bundle_key, picture_key
 from koda_ray.state.records import Batch, JobRecord, SessionRecord
@@ -175,7 +175,7 @@ async def test_what_begins_while_the_last_session_is_removed_loses_nothing(house
         name = await store_bundle(house.storage, "ann", bundle)
         await house.store.create_job(replace(records.job(), kind="render", spec={"bundle": name}))
         await keep_bundle(house.storage, "ann", name, bundle)
-        return load_bundle(PatientStorage(house.storage), "ann", name)
+        return load_bundle(RetryingStorage(house.storage), "ann", name)
 
     storage = Watched(house.storage.url, kind="blobs", begin=begin)
     removal = Removal(store=house.store, storage=storage, sandboxes=house.sandboxes)
@@ -202,13 +202,13 @@ async def test_what_begins_while_a_bundle_is_removed_has_it(house: House, what: 
             await store_bundle(house.storage, "ann", bundle)
             await house.store.create_job(job)
             await keep_bundle(house.storage, "ann", name, bundle)
-        return await load_bundle(PatientStorage(house.storage), "ann", name)
+        return await load_bundle(RetryingStorage(house.storage), "ann", name)
 
     storage = Watched(house.storage.url, kind="bundles/", begin=begin)
     removal = Removal(store=house.store, storage=storage, sandboxes=house.sandboxes)
     await removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
     await storage.begun[0]
-    assert (await load_bundle(PatientStorage(house.storage), "ann", name)).hash == name
+    assert (await load_bundle(RetryingStorage(house.storage), "ann", name)).hash == name
 
 
 async def test_a_bundle_that_a_session_at_work_may_name_is_left_to_the_sweep(house: House) -> None:
@@ -216,5 +216,5 @@ async def test_a_bundle_that_a_session_at_work_may_name_is_left_to_the_sweep(hou
     leaving, _working = await filled(house, name := bundle.hash), await house.session(owes=True, lease=SOON)
     await house.storage.put(bundle_key("ann", name), bundle.pack())
     await house.removal.finish(await house.store.close_session(leaving.id, user_id=leaving.user_id))
-    assert (await load_bundle(PatientStorage(house.storage), "ann", name)).hash == name
+    assert (await load_bundle(RetryingStorage(house.storage), "ann", name)).hash == name
     assert await house.store.closed_sessions() == []

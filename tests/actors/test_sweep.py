@@ -19,7 +19,7 @@ from koda_ray.errors import NotFound, StorageError
 from koda_ray.metrics import SWEPT, UNREAD, Figure, MetricsSink
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import Unit
 from koda_ray.render.stored import TOUCH_AFTER, read_unit, write_unit
 from koda_ray.state import checkpoint
@@ -412,16 +412,16 @@ def unit(key: str, data: bytes) -> UnitResult:
 
 async def test_a_unit_that_is_found_counts_as_used(store: SqlStore, disk_storage: Storage, clock: Clock) -> None:
     for name in (OLD, NEW):
-        await write_unit(PatientStorage(disk_storage), "ann", unit(name, b"frames"), b"frames")
+        await write_unit(RetryingStorage(disk_storage), "ann", unit(name, b"frames"), b"frames")
         aged(disk_storage, unit_key("ann", name), UNITS * 2)
         aged(disk_storage, unit_meta_key("ann", name), UNITS * 2)
-    assert await read_unit(PatientStorage(disk_storage), "ann", NEW) is not None
+    assert await read_unit(RetryingStorage(disk_storage), "ann", NEW) is not None
     assert await sweep_of(store, disk_storage, clock).step() == [unit_key("ann", OLD).rpartition("/")[0]]
-    assert await read_unit(PatientStorage(disk_storage), "ann", OLD) is None
+    assert await read_unit(RetryingStorage(disk_storage), "ann", OLD) is None
     # what was used a moment ago is not touched again
     aged(disk_storage, unit_key("ann", NEW), TOUCH_AFTER / 2)
     before = await disk_storage.look(unit_key("ann", NEW))
-    assert await read_unit(PatientStorage(disk_storage), "ann", NEW) is not None
+    assert await read_unit(RetryingStorage(disk_storage), "ann", NEW) is not None
     assert await disk_storage.look(unit_key("ann", NEW)) == before
 
 

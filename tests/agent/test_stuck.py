@@ -18,7 +18,7 @@ from koda_ray.agent.limits import Limits, LoopOutcome
 from koda_ray.agent.loop import AgentLoop
 from koda_ray.agent.own_words import CUT_OFF, EMPTY, REPORTS, reminder
 from koda_ray.agent.spec import ModelAccess, Policy, Prompt
-from koda_ray.agent.stuck import Patience, going_in_circles, last_said
+from koda_ray.agent.stuck import StuckLimits, going_in_circles, last_said
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
 from koda_ray.events import Envelope
 from koda_ray.llm.base import Message
@@ -130,7 +130,7 @@ def test_answers_without_words_and_calls() -> None:
 def test_new_input_each_time_is_never_a_circle(names: list[str]) -> None:
     steps = [step(name, what=str(number)) for number, name in enumerate(names)]
     history = [message for part in steps for message in part]
-    assert going_in_circles(history, changes, Patience(same=2, rounds=2)) is None
+    assert going_in_circles(history, changes, StuckLimits(same=2, rounds=2)) is None
 
 
 @given(st.lists(st.sampled_from(["look", "fails", "said", "empty", "between"]), max_size=40))
@@ -151,7 +151,7 @@ def test_what_came_before_a_persons_last_words_makes_no_circle(kinds: list[str])
         for n, message in enumerate(history)
     ]  # fmt: skip
     since = history[last_said(rows) :]
-    few = Patience(failures=2, same=3, rounds=2, errors=3, empty=2, todos=5)
+    few = StuckLimits(failures=2, same=3, rounds=2, errors=3, empty=2, todos=5)
     for todo in ("", "Scene 2"):
         assert going_in_circles(since, changes, few, todo=todo) == going_in_circles(history, changes, few, todo=todo)
 
@@ -159,7 +159,7 @@ def test_what_came_before_a_persons_last_words_makes_no_circle(kinds: list[str])
 def test_calls_that_bring_nothing_on_the_list_forward() -> None:
     def idle(*parts: list[Message], todo: str = "Scene 2") -> str | None:
         history = [message for part in parts for message in part]
-        return going_in_circles(history, changes, Patience(todos=12), tracks=lambda name: name == "todo", todo=todo)
+        return going_in_circles(history, changes, StuckLimits(todos=12), tracks=lambda name: name == "todo", todo=todo)
 
     looks = [step("look", what=str(page)) for page in range(12)]
     assert idle(*looks[:11]) is None
@@ -187,7 +187,7 @@ async def test_an_agent_whose_list_does_not_move_stops_and_says_what_is_open() -
         access=ModelAccess(provider=provider, model="m", prompt=Prompt(todo=lambda: "Scene 2")),
         toolkit=Toolkit([Tool(name="look", description="Look.", input_model=Page, effect="pure", run=look)]),
         journal=MemoryJournal(Disk()),
-        policy=Policy(limits=Limits(patience=Patience(todos=6))),
+        policy=Policy(limits=Limits(stuck=StuckLimits(todos=6))),
     )
     await loop.add_user("Go")
     outcome = await loop.run()

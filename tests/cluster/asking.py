@@ -21,7 +21,7 @@ __all__ = ["KEY", "AskedServer", "asked"]
 
 KEY = "0123456789abcdef" * 2
 READ_EVERY_S, SAID_EVERY_S = 0.1, 0.5
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -61,10 +61,10 @@ async def asked(world: World, session_id: str, url: str | None = None) -> AsyncG
     # each on a connection of its own, as many people have
     limits = httpx.Limits(max_keepalive_connections=0)
     headers = {"Authorization": f"Bearer {KEY}"}
-    own = serving(application(world.settings, None), graceful_s=int(_PATIENCE_S)) if url is None else nullcontext(url)
+    own = serving(application(world.settings, None), graceful_s=int(_TIMEOUT_S)) if url is None else nullcontext(url)
     async with (
         own as base,
-        httpx.AsyncClient(base_url=base, limits=limits, headers=headers, timeout=_PATIENCE_S, trust_env=False) as http,
+        httpx.AsyncClient(base_url=base, limits=limits, headers=headers, timeout=_TIMEOUT_S, trust_env=False) as http,
     ):
 
         async def read() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound, StorageError
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.storage import Storage
 from tests.built import read_folder
@@ -31,20 +31,20 @@ async def test_a_stored_bundle_comes_back_whole(storage: Storage) -> None:
     bundle = Bundle({"index.html": b"<p>", "assets/\u65e5\u672c.js": b"1", "empty": b""})
     content_hash = await store_bundle(storage, "local", bundle)
     assert content_hash == bundle.hash
-    assert dict((await load_bundle(PatientStorage(storage), "local", content_hash)).files) == dict(bundle.files)
+    assert dict((await load_bundle(RetryingStorage(storage), "local", content_hash)).files) == dict(bundle.files)
 
 
 async def test_another_users_bundle_is_not_found(storage: Storage) -> None:
     content_hash = await store_bundle(storage, "local", Bundle({"index.html": b""}))
     with pytest.raises(NotFound):
-        await load_bundle(PatientStorage(storage), "other", content_hash)
+        await load_bundle(RetryingStorage(storage), "other", content_hash)
 
 
 async def test_a_damaged_bundle_is_refused(storage: Storage) -> None:
     content_hash = await store_bundle(storage, "local", Bundle({"index.html": b"a"}))
     await storage.put(bundle_key("local", content_hash), Bundle({"index.html": b"b"}).pack())
     with pytest.raises(StorageError, match="damaged"):
-        await load_bundle(PatientStorage(storage), "local", content_hash)
+        await load_bundle(RetryingStorage(storage), "local", content_hash)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "a//b", "", "a\\b", "a\0b", "x" * 600])

@@ -16,7 +16,7 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage
 from koda_ray.render.problems import Problems
 from koda_ray.render.protocol import CaptureTask
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import plan_units, unit_hash
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -44,7 +44,7 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
     storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await task_for(storage, local)
-    bundle = await load_bundle(PatientStorage(storage), USER, task.spec.bundle)
+    bundle = await load_bundle(RetryingStorage(storage), USER, task.spec.bundle)
     closed: list[LoadedPage] = []
     close = LoadedPage.close
 
@@ -69,7 +69,7 @@ async def test_a_cancel_before_an_encoder_is_waited_for_ends_it(
     storage: Storage, local: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await task_for(storage, local)
-    bundle = await load_bundle(PatientStorage(storage), USER, task.spec.bundle)
+    bundle = await load_bundle(RetryingStorage(storage), USER, task.spec.bundle)
 
     def cancelled_there(_: Problems) -> tuple[str, ...]:
         running.cancel()  # what follows without a pause is the encoder's being handed over

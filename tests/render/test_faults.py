@@ -25,7 +25,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, ProbeTask, UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.stored import read_unit
 from koda_ray.state.storage import Storage
 from tests import disks
@@ -165,7 +165,7 @@ async def test_a_full_storage_ends_the_job_and_leaves_no_half_unit(tiny_disk: Pa
     assert caught.value.code == "DISK_FULL"
     left = [key.removesuffix("/meta.json") for key in await full.list(f"users/{USER}") if key.endswith("/meta.json")]
     for key in [name.rpartition("/")[2] for name in left]:
-        assert await read_unit(PatientStorage(full), USER, key) is not None  # what is named is whole
+        assert await read_unit(RetryingStorage(full), USER, key) is not None  # what is named is whole
     assert len(left) < 2
 
 

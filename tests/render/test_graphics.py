@@ -34,7 +34,7 @@ from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import CaptureTask, JobContext
 from koda_ray.render.quality import check_video
 from koda_ray.render.rasterizers import choose_rasterizer
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import plan_units
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -300,7 +300,7 @@ async def test_a_browsers_encoder_is_the_one_that_its_units_get(storage: Storage
         storage=storage, user_id=USER, job_id="job_1", spec=spec, units=tuple(units),
         keys=tuple(f"{unit.index:064}" for unit in units), mode="seek", environment="",
     )  # fmt: skip
-    bundle = await load_bundle(PatientStorage(storage), USER, spec.bundle)
+    bundle = await load_bundle(RetryingStorage(storage), USER, spec.bundle)
     async with await Browser.launch(graphics=replace(software_graphics(), encoder="h264_nvenc")) as browser:
         with pytest.raises(EncodeFailed, match=r"(?i)cuda|nvenc") as caught:
             await capture_units(task, browser, bundle)

@@ -15,7 +15,7 @@ from koda_ray.render.inputs import ABSENT, MAX_INPUTS, Inputs, Siblings
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
 from koda_ray.render.stored import write_unit
 from koda_ray.state.keys import bundle_key, unit_key
@@ -115,12 +115,12 @@ async def shown(storage: Storage, spec: RenderSpec, bundle: Bundle, asked: list[
             unit=unit, key=key, mode="seek", frame_hashes=("0" * 32,) * unit.frame_count, before_hash=None,
             sha256="0" * 64, size_bytes=4, worker="w", inputs=inputs.so_far(),
         )  # fmt: skip
-        await write_unit(PatientStorage(storage), USER, told, b"unit")
+        await write_unit(RetryingStorage(storage), USER, told, b"unit")
     await siblings(storage, spec).note()
 
 
 def siblings(storage: Storage, spec: RenderSpec) -> Siblings:
-    return Siblings(storage=PatientStorage(storage), user_id=USER, spec=spec, environment="e", mode="seek")
+    return Siblings(storage=RetryingStorage(storage), user_id=USER, spec=spec, environment="e", mode="seek")
 
 
 @settings(max_examples=40, deadline=None)
@@ -158,9 +158,9 @@ async def test_other_sizes_environments_and_users_share_nothing(storage: Storage
 async def test_a_bundle_whose_contents_nobody_wrote_down_is_compared_with_none(storage: Storage) -> None:
     bundle = Bundle({"index.html": b"1"})
     content_hash = await store_bundle(storage, USER, bundle)
-    assert await bundle_contents(PatientStorage(storage), USER, content_hash) == {**bundle.traits, **bundle.digests}
+    assert await bundle_contents(RetryingStorage(storage), USER, content_hash) == {**bundle.traits, **bundle.digests}
     await storage.put(bundle_key(USER, content_hash, "contents.json"), b"[")
-    assert await bundle_contents(PatientStorage(storage), USER, content_hash) is None
+    assert await bundle_contents(RetryingStorage(storage), USER, content_hash) is None
     assert await siblings(storage, small(content_hash)).adopt(plan_units(small(content_hash))) == []
 
 

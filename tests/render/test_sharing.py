@@ -25,7 +25,7 @@ from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, RenderResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -113,7 +113,7 @@ class Slow(Storage):
 @pytest.mark.parametrize("seed", range(8))
 async def test_however_slow_storage_is_one_job_has_each_unit(storage: Storage, seed: int) -> None:
     dice = random.Random(seed)
-    slow = [PatientStorage(Slow(storage.url, seed * 10 + n)) for n in range(4)]
+    slow = [RetryingStorage(Slow(storage.url, seed * 10 + n)) for n in range(4)]
     jobs = [Claims(each, user_id=USER, job_id=f"job_{n}", grid="b" * 64) for n, each in enumerate(slow)]
     wanted = [set(dice.sample(range(8), 5)) for _ in jobs]
     async with contextlib.AsyncExitStack() as stack:
@@ -144,8 +144,8 @@ async def test_a_claim_that_is_written_late_yields_to_one_that_was_read_before(
 
     monkeypatch.setattr(Storage, "put", late)
     async with (
-        Claims(PatientStorage(storage), user_id=USER, job_id="job_early", grid="c" * 64) as early,
-        Claims(PatientStorage(storage), user_id=USER, job_id="job_late", grid="c" * 64) as after,
+        Claims(RetryingStorage(storage), user_id=USER, job_id="job_early", grid="c" * 64) as early,
+        Claims(RetryingStorage(storage), user_id=USER, job_id="job_late", grid="c" * 64) as after,
     ):
         first = asyncio.create_task(early.take([0]))
         await asyncio.sleep(0)  # it has begun, with the earlier time
@@ -160,7 +160,7 @@ async def test_a_claim_that_is_being_renewed_when_its_job_ends_is_not_left(
     monkeypatch.setattr(claims_module, "RENEW_S", 0.02)
     monkeypatch.setattr(claims_module, "_LAST_S", 60.0)
     for _ in range(20):
-        async with Claims(PatientStorage(storage), user_id=USER, job_id="job_1", grid="d" * 64) as claims:
+        async with Claims(RetryingStorage(storage), user_id=USER, job_id="job_1", grid="d" * 64) as claims:
             await claims.take([0])
             await asyncio.sleep(0.02)
         assert not await storage.list(f"users/{USER}/films")
@@ -187,9 +187,9 @@ async def test_executors_that_start_at_once_draw_alike_even_where_one_could_not_
 async def test_what_a_dead_job_claimed_is_taken_over(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     at = time.time()
     monkeypatch.setattr(claims_module, "now", lambda: datetime.fromtimestamp(at, UTC))
-    dead = Claims(PatientStorage(storage), user_id=USER, job_id="job_dead", grid="a" * 64)
+    dead = Claims(RetryingStorage(storage), user_id=USER, job_id="job_dead", grid="a" * 64)
     assert await dead.take([0, 1, 2]) == {0, 1, 2}  # and it never renews them
-    async with Claims(PatientStorage(storage), user_id=USER, job_id="job_live", grid="a" * 64) as live:
+    async with Claims(RetryingStorage(storage), user_id=USER, job_id="job_live", grid="a" * 64) as live:
         assert await live.take([1, 2, 3]) == {3}
         at += claims_module.STALE_S - 1
         assert set(await live.others()) == {0, 1, 2}

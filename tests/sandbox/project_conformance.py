@@ -27,7 +27,7 @@ from koda_ray.sandbox.screenshot import screenshot
 __all__ = ["ProjectConformance", "rendered", "same_picture", "taken"]
 
 SIZE = (640, 360)
-_PATIENCE = httpx.Timeout(60)
+_TIMEOUT = httpx.Timeout(60)
 
 
 class ProjectConformance:
@@ -42,7 +42,7 @@ class ProjectConformance:
 
     async def test_the_dev_server_answers_and_reloads(self, project_box: Sandbox) -> None:
         endpoint = await project_box.start_preview(timeout_s=60)
-        async with http_client(endpoint, timeout=_PATIENCE) as http:
+        async with http_client(endpoint, timeout=_TIMEOUT) as http:
             page = await http.get(endpoint.base)
             assert page.status_code == 200 and "/src/main.tsx" in page.text
             assert f'"{endpoint.base}' in page.text
@@ -74,7 +74,7 @@ class ProjectConformance:
         await project_box.stop(PREVIEW)
         assert not await answers_at(first)
         again = await project_box.start_preview(timeout_s=60)
-        async with http_client(again, timeout=_PATIENCE) as http:
+        async with http_client(again, timeout=_TIMEOUT) as http:
             assert (await http.get(again.base)).status_code == 200
 
     async def test_a_server_that_ends_says_why(self, project_box: Sandbox) -> None:

@@ -22,7 +22,7 @@ from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.render.bundle import Bundle, load_bundle, store_bundle
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import UnitResult
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.types import now
@@ -337,7 +337,7 @@ async def test_the_client_does_the_same(browsers: World, client: KodaClient, tmp
     size = await client.download_page_render(made.id, tmp_path / "video.mp4")
     assert size == (tmp_path / "video.mp4").stat().st_size == (done.result or {})["fileSize"]
     assert await client.download_page_render(made.id, tmp_path / "report.json", what="report") > 0
-    bundle = await load_bundle(PatientStorage(browsers.storage), "local", done.bundle)
+    bundle = await load_bundle(RetryingStorage(browsers.storage), "local", done.bundle)
     assert set(bundle.files) == {"index.html"}
     again = await client.render_page(done.bundle, PageRender.model_validate({**SMALL, "duration": 300.0}))
     assert (await client.cancel_page_render(again.id)).status == "cancelled"

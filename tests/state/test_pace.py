@@ -12,7 +12,7 @@ import pytest
 
 from koda_ray.config import Settings
 from koda_ray.render.claims import Claims
-from koda_ray.render.retry import PatientStorage
+from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.pace import KeyPace
 from koda_ray.state.storage import Storage
 from tests.state.strict_bucket import StrictBucket, strict_bucket
@@ -49,7 +49,7 @@ async def test_it_goes_with_storage_to_other_processes_which_are_refused_and_try
     one = r2(strict)
     other = pickle.loads(pickle.dumps(one))
 
-    puts = [PatientStorage(storage).put("paced/two", b"x") for storage in (one, other) for _ in range(2)]
+    puts = [RetryingStorage(storage).put("paced/two", b"x") for storage in (one, other) for _ in range(2)]
     await asyncio.gather(*puts)
     assert await one.get("paced/two") == b"x"
     assert strict.written["/koda-test/paced/two"] == 4
@@ -59,11 +59,11 @@ async def test_it_goes_with_storage_to_other_processes_which_are_refused_and_try
 async def test_a_job_claims_for_all_its_tasks_with_few_writes(strict: StrictBucket) -> None:
     """Hundreds may ask at once; what one of them waits to write has the others' with it."""
     storage = r2(strict)
-    async with Claims(PatientStorage(storage), user_id="ann", job_id="job_1", grid="a" * 64) as claims:
+    async with Claims(RetryingStorage(storage), user_id="ann", job_id="job_1", grid="a" * 64) as claims:
         await claims.take([0])
         taken = await asyncio.gather(*(claims.take([unit]) for unit in range(1, 60)))
         assert [set(each) for each in taken] == [{unit} for unit in range(1, 60)]
-        async with Claims(PatientStorage(storage), user_id="ann", job_id="job_2", grid="a" * 64) as later:
+        async with Claims(RetryingStorage(storage), user_id="ann", job_id="job_2", grid="a" * 64) as later:
             assert await later.take([7, 99]) == {99}
     assert strict.refused == {}
     assert max(strict.written.values()) < 10

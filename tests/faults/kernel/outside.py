@@ -19,7 +19,7 @@ from koda_ray.errors import Fenced
 
 __all__ = ["RemoteWorld", "effects", "listening", "serve"]
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 def listening(path: Path) -> socket.socket:
@@ -38,7 +38,7 @@ def serve(server: socket.socket, file: Path) -> None:
     while True:
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(_PATIENCE_S)
+            connection.settimeout(_TIMEOUT_S)
             data = b""
             while not data.endswith(b"\n") and (part := connection.recv(4096)):
                 data += part
@@ -98,7 +98,7 @@ class RemoteWorld:
     def _ask(self, what: str, item: str, call: ToolCall) -> list[str]:
         asked = {"job": self._job, "what": what, "item": item, "key": call.id, "token": call.epoch}
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_PATIENCE_S)
+            connection.settimeout(_TIMEOUT_S)
             connection.connect(str(self._path))
             connection.sendall(json.dumps(asked).encode() + b"\n")
             with connection.makefile() as answers:
