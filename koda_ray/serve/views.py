@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -219,11 +219,12 @@ def _camel(value: JsonValue) -> JsonValue:
     return [_camel(inside) for inside in value] if isinstance(value, list) else value
 
 
-def session_summary(row: SessionRecord) -> SessionSummary:
-    """Show a session in a list."""
+def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSummary:
+    """Show a session in a list; ``lost`` are the jobs of final videos that were deleted."""
     state = row.state
     todos = state.execution.todos if state.execution else ()
     final = state.output if state.output is not None and state.output.video_url is not None else None
+    final = None if final is not None and final.job_id in lost else final
     played = final if state.final_format in PLAYED_FORMATS else None
     made, pictured = played or state.preview or final, final or state.preview
     return SessionSummary(
