@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import change_of, read_cursor, session_summary, short
+from koda_ray.serve.views import change_of, read_cursor, session_summary, short, view_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionOrder, SessionPage, WhoseTurn
+from koda_ray.wire import SessionOrder, SessionPage, SessionView, WhoseTurn
 
-__all__ = ["SCANNED", "Sought", "lost_finals", "sessions_found", "titles_of"]
+__all__ = ["SCANNED", "Sought", "lost_finals", "session_shown", "sessions_found", "titles_of"]
 
 SCANNED = 1000
 """How many rows are looked at for one answer."""
@@ -104,6 +104,14 @@ async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None])
     ids = {each for each in job_ids if each is not None}
     kept = await store.list_jobs(ids=ids, user_id=user_id) if ids else []
     return ids - {job.id for job in kept}
+
+
+async def session_shown(store: Store, row: SessionRecord) -> SessionView:
+    """Show a session as it is stored, without final videos that were deleted since."""
+    finals = [
+        made for made in (row.state.output, row.state.finished) if made is not None and made.video_url is not None
+    ]
+    return view_of(row, await lost_finals(store, row.user_id, (made.job_id for made in finals)))
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

@@ -43,15 +43,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-def view_of(row: SessionRecord) -> SessionView:
-    """Show a session whole."""
+def view_of(row: SessionRecord, lost: Collection[str] = ()) -> SessionView:
+    """Show a session whole, but for final videos that were deleted; ``lost`` are the jobs that made those."""
+    finals = {"output": row.state.output, "finished": row.state.finished}
+    gone = {name: None for name, made in finals.items() if made is not None and made.job_id in lost}
     return SessionView(
         id=row.id,
         node_id=row.node_id,
         project_id=row.project_id,
         status=row.status,
         seq=row.seq,
-        state=row.state,
+        state=row.state.model_copy(update=gone) if gone else row.state,
         title=row.title,
         pinned=row.pinned,
         created_at=row.created_at,

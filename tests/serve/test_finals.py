@@ -62,7 +62,8 @@ async def test_where_what_is_shown_was_deleted_the_preview_is(
     base = f"/v1/sessions/{session_id}"
     await client.delete_final(session_id, shown)
     view = await client.session(session_id)
-    assert view.state.phase == "complete" and view.state.preview is not None
+    assert view.state.phase == "complete" and view.state.preview is not None and view.state.output is None
+    assert (await client.label(session_id, title="Ball")).state.output is None
     preview = view.state.preview.job_id
     assert (await http.get(f"{base}/video")).content == VIDEO["preview"]
     assert (await http.get(f"{base}/video?job={old}")).content == VIDEO["final"]
@@ -137,8 +138,13 @@ async def test_what_a_session_that_was_made_of_this_one_shows_stays_until_that_l
     assert await koda.storage.list(render_prefix("local", job)) == []
     again = (await client.fork(session_id)).session_id
     (listed,) = [each for each in (await client.sessions()).sessions if each.id == again]
-    preview = (await client.session(again)).state.preview
-    assert preview is not None and listed.video_url == f"/v1/sessions/{again}/video?job={preview.job_id}"
+    state = (await client.session(again)).state
+    preview = state.preview
+    assert (
+        preview is not None
+        and state.output is None
+        and listed.video_url == f"/v1/sessions/{again}/video?job={preview.job_id}"
+    )
 
 
 async def test_nothing_else_is_deleted_by_it(koda: World, client: KodaClient) -> None:

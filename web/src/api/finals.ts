@@ -53,18 +53,6 @@ export function useFinals({ id, state }: SessionView): readonly Final[] {
   return data;
 }
 
-/** What a session was finished with: none where that was deleted since. As long as that is not known, it is there. */
-export function useOutput({ id, state }: SessionView): SessionView['state']['output'] | undefined {
-  const made = state.output?.videoUrl ? state.output : undefined;
-  const { data: isThere = true } = useQuery<boolean, Problem>({
-    queryKey: ['kept', id, made?.jobId],
-    queryFn: () => isKept(`/v1/sessions/${id}/video?job=${made?.jobId}`),
-    enabled: made !== undefined,
-    staleTime: STALE_MS,
-  });
-  return isThere ? made : undefined;
-}
-
 /** Delete a finished video, with those that were made the same before; who is gone already is deleted. */
 export function useDeletion({ id }: SessionView, final: Final, deleted: () => void) {
   const client = useQueryClient();
@@ -74,7 +62,7 @@ export function useDeletion({ id }: SessionView, final: Final, deleted: () => vo
     },
     onSuccess: deleted,
     onSettled: () => {
-      const changed = [['finals', id], ['kept', id], ['versions', id], ['shares', id], ['renders'], ['sessions'], ['usage']];
+      const changed = [['session', id], ['finals', id], ['versions', id], ['shares', id], ['renders'], ['sessions'], ['usage']];
       return Promise.all(changed.map((queryKey) => client.invalidateQueries({ queryKey })));
     },
   });

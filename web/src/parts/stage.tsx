@@ -2,7 +2,7 @@ import { CircleDashed, Film, ImagePlay, Radio } from 'lucide-react';
 import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
-import { formOf, isPlayed, useOutput } from '../api/finals';
+import { formOf, isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
 import { fileName } from '../api/words';
@@ -35,7 +35,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
   const isLive = wantsLive && canBeLive;
-  const made = useOutput(session);
+  const made = state.output?.videoUrl ? state.output : undefined;
   const form = formOf(state);
   const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
@@ -108,7 +108,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
       <p role="status" className={isTold ? 'text-sm text-muted' : 'sr-only'}>
         {isTold && 'Nobody was here for half an hour: the live page was left, so that its session may sleep.'}
       </p>
-      {!final && !isLive && state.output?.videoUrl && (
+      {!final && !isLive && state.phase === 'complete' && (
         <div className="flex flex-wrap items-center justify-between gap-x-3">
           <p className="text-sm text-muted">{aside && (isThere ? `This is the preview: ${aside}` : capital(aside))}</p>
           {gif && isThere && (

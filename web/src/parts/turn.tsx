@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
-import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinals, useOutput } from '../api/finals';
+import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
@@ -235,8 +235,7 @@ function Preview({ session, send, busy }: Props) {
 }
 
 function Result({ session, send, busy }: Props) {
-  const { execution, preview } = session.state;
-  const output = useOutput(session);
+  const { output, execution, preview } = session.state;
   const { format, transparent } = formOf(session.state);
   const finals = useFinals(session);
   const link = useRef<HTMLAnchorElement>(null);
@@ -244,7 +243,7 @@ function Result({ session, send, busy }: Props) {
   const [said, setSaid] = useState('');
   const download = () => link.current?.click();
   useKey('d', download);
-  useAct(output !== undefined && 'Download the video', download);
+  useAct(Boolean(output) && 'Download the video', download);
   const files = execution?.files ?? [];
   const size = output?.fileSize ? bytes(output.fileSize) : '';
   const shown = output && finals.find(isMadeBy(output.jobId));
