@@ -28,7 +28,16 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
-__all__ = ["Removal", "each_job", "forget_absent", "remove_asset", "remove_render", "remove_unneeded", "results_of"]
+__all__ = [
+    "Removal",
+    "each_job",
+    "forget_absent",
+    "remove_asset",
+    "remove_final",
+    "remove_render",
+    "remove_unneeded",
+    "results_of",
+]
 
 _MANY = 10_000
 _MOST_AT_ONCE = 500
@@ -62,6 +71,23 @@ async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> No
     """
     await storage.delete_prefix(render_prefix(job.user_id, job.id))
     await store.delete_job(job.id, user_id=job.user_id)
+
+
+async def remove_final(job: JobRecord, *, store: Store, storage: Storage) -> None:
+    """Remove a session's final video that nobody works on any more: its row, then its files.
+
+    The row goes first: what no row shows from then on, no session that is made of this one can come to show, so that
+    files stay which another session shows by then. What this is cut off before, the sweep finds: results without a row.
+
+    Raises:
+        KodaError: Something could not be removed.
+    """
+    await store.delete_job(job.id, user_id=job.user_id)
+    shown: set[str] = set()
+    async for other in each_job(store, job.user_id):
+        shown |= results_of(other)
+    for prefix in results_of(job) - shown:
+        await storage.delete_prefix(prefix)
 
 
 async def remove_asset(asset_id: str, user_id: str, *, store: Store, storage: Storage) -> None:

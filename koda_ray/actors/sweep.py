@@ -343,10 +343,11 @@ class Sweep:
         """Return the folders of videos that somebody is to judge, or that are final; kept until it is looked up anew.
 
         A preview is to be judged until there is a final video of it that browsers play, for which it stands in
-        otherwise, and for as long as a link shows it.
+        otherwise, as it does where that was deleted, and for as long as a link shows it.
         """
         if self._looked_at is None or self._looked_at[0] != user_id:
             sessions = await self._store.list_sessions(user_id, limit=_MANY, discarded=True)
+            jobs = set(await self._store.job_ids(user_id))
             judged = {
                 row.state.preview.job_id
                 for row in sessions
@@ -355,6 +356,7 @@ class Sweep:
                     row.owes is not None
                     or row.state.phase != "complete"
                     or row.state.final_format not in PLAYED_FORMATS
+                    or (row.state.output is not None and row.state.output.job_id not in jobs)
                 )
             }
             judged |= await self._store.shared_jobs(user_id, at=self._clock())

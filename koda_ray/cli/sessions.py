@@ -280,14 +280,6 @@ def retry(session: Session, server: Server = None) -> None:
 
 
 @app.command()
-@spread
-def final(session: Session, video: VideoOptions, server: Server = None) -> None:
-    """Render a session's video: its preview, or once more in another size, frame rate or format."""
-    options = render_options(video)
-    tell(session, server, lambda client: client.render(session, options))
-
-
-@app.command()
 def history(
     session: Session,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 50,
@@ -371,14 +363,6 @@ def fork(session: Session, point: Point = None, server: Server = None) -> None:
             return (await client.fork(session, at=point)).session_id
 
     typer.echo(run(work()))
-
-
-@app.command()
-def save(session: Session, out: Out = None, server: Server = None) -> None:
-    """Save the video that a session has made, or its preview, without going on. Starts a server where none runs."""
-    from koda_ray.console import job
-
-    job.fetch(session, job.Faces.of(yes=False), job.JobTarget(server, out))
 
 
 @app.command("list")
@@ -471,18 +455,19 @@ def delete(
     ] = 0,
     server: Server = None,
 ) -> None:
-    """Delete a session or a render with everything in it."""
+    """Delete a session, or a render: a page's, or one final video of a session (see: koda finals)."""
     if undo_s and session.startswith("job_"):
         raise typer.BadParameter("a render is deleted at once", param_hint="--undo")
     if not yes and sys.stdin.isatty() and not typer.confirm(f"Delete {session} with its files and videos?"):
         raise Left(Exit.INTERRUPTED)
     from koda_ray.client import KodaClient
+    from koda_ray.console.finals import delete_job
     from koda_ray.console.job import require_server
 
     async def work() -> None:
         async with KodaClient(require_server(server)) as client:
             if session.startswith("job_"):
-                await client.delete_page_render(session)
+                await delete_job(client, session)
             else:
                 await client.delete(session, undo_s=undo_s)
 

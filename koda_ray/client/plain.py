@@ -138,6 +138,8 @@ class Koda:
     download = _once(KodaClient.download)
     frame = _once(KodaClient.frame)
     sprite = _once(KodaClient.sprite)
+    finals = _once(KodaClient.finals)
+    delete_final = _once(KodaClient.delete_final)
     media = _once(KodaClient.media)
     preview = _once(KodaClient.preview)
     still = _once(KodaClient.still)

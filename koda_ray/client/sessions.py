@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from koda_ray import errors
 from koda_ray.client.boxes import OwnSandboxes
+from koda_ray.client.finals import FinalVideos
 from koda_ray.client.frames import VideoFrames
 from koda_ray.client.processes import OwnProcesses
 from koda_ray.client.renders import PageRenders
@@ -83,7 +84,7 @@ from koda_ray.wire import (
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders, VideoFrames, SharedLinks, OwnSandboxes, OwnProcesses):
+class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxes, OwnProcesses):
     """Talks to a server.
 
     Args:
@@ -445,7 +446,7 @@ class KodaClient(PageRenders, VideoFrames, SharedLinks, OwnSandboxes, OwnProcess
             target: The file, replaced in one step once everything is there.
             what: The video or its thumbnail.
             kind: Which video; else the final one where there is one.
-            job: The job that made it, such as a final in another format (`page_renders`); else the newest.
+            job: The job that made it, such as a final in another format (`finals`); else the newest.
             on_bytes: Called with the bytes so far and in all.
 
         Returns:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koda_ray.config import Settings
-from koda_ray.serve.listing import Sought, sessions_found
+from koda_ray.serve.listing import Sought, session_shown, sessions_found
 from koda_ray.serve.usage import session_usage, user_usage
-from koda_ray.serve.views import read_cursor, renders_page, view_of
+from koda_ray.serve.views import read_cursor, renders_page
 from koda_ray.state.records import RendersSought
 from koda_ray.state.stores import store_from
 from koda_ray.wire import RenderList, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
@@ -35,7 +35,7 @@ async def read_session(session_id: str) -> SessionView:
     store = store_from(Settings.model_validate({}), processes="one")
     await store.open()
     try:
-        return view_of(await store.get_session(session_id, user_id=_USER))
+        return await session_shown(store, await store.get_session(session_id, user_id=_USER))
     finally:
         await store.close()
 

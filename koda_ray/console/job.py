@@ -18,6 +18,7 @@ from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.console.ask import AskPerson, Decider, Nobody, Yes
 from koda_ray.console.exits import Exit, Left
+from koda_ray.console.finals import chosen_final
 from koda_ray.console.follow import LiveScreen, PlainScreen, Screen, follow
 from koda_ray.console.live import ACCENT, LiveView
 from koda_ray.console.save import check_folder, has_something, save, usual_folder
@@ -178,25 +179,37 @@ def take_up(session_id: str, faces: Faces, target: JobTarget, *, words: str | No
             asyncio.run(followed.end(url, target.out, saves=saves))
 
 
-def fetch(session_id: str, faces: Faces, target: JobTarget) -> None:
-    """Save what a session has made so far and leave it as it is; raises Left where there is nothing yet."""
+def fetch(session_id: str, faces: Faces, target: JobTarget, *, final: str | None = None) -> None:
+    """Save what a session has made so far and leave it as it is.
+
+    Args:
+        session_id: The session.
+        faces: How to show it.
+        target: Where it is done.
+        final: Which of its final videos, by number or job; else what it shows.
+
+    Raises:
+        Left: There is nothing yet.
+        NotFound: There is no such session, or no such final video.
+    """
     check_folder(target.out)
     with with_server(faces, target.server) as (url, _):
-        asyncio.run(_fetch(session_id, faces, url, target.out))
+        asyncio.run(_fetch(session_id, faces, url, target.out, final))
 
 
-async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None) -> None:
+async def _fetch(session_id: str, faces: Faces, url: str, out: Path | None, final: str | None) -> None:
     async with KodaClient(url) as client:
         there = await client.session(session_id)
-        if not has_something(there.state):
+        chosen = None if final is None else await chosen_final(client, session_id, final)
+        if chosen is None and not has_something(there.state):
             sys.stderr.write(
                 f"koda: there is no video to save yet (the session's phase is {there.state.phase}); go on with: "
                 f"koda resume {session_id}\n"
             )
             raise Left(Exit.REFUSED)
         view = await _replayed(client, session_id)
-        saved = await save(client, view, out or usual_folder(session_id, there.state.prompt))
-        print_saved(faces.console, view, there.state, saved)
+        saved = await save(client, view, out or usual_folder(session_id, there.state.prompt), final=chosen)
+        print_saved(faces.console, view, saved)
         faces.console.print()
 
 
@@ -297,7 +310,7 @@ class _Followed:
             async with KodaClient(url) as client:
                 whole = await _replayed(client, view.session_id) if self._joined_late else view
                 saved = await save(client, whole, out or usual_folder(view.session_id, state.prompt))
-            print_saved(self._faces.console, whole, state, saved)
+            print_saved(self._faces.console, whole, saved)
         status = print_end(self._faces.console, view, state, own_server=self._own)
         if status is not Exit.DONE:
             raise Left(status)

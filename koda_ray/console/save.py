@@ -3,6 +3,8 @@
 Everything is fetched first and put in its place at the end, and what an earlier save left there goes: a folder holds
 one state of one session, never a mixture. A finished video that the new state has none of (a change was asked for) is
 not lost: it moves to ``earlier/``. A folder with such files of somebody else's is left alone.
+
+Where another final video than the last is chosen, the preview and the source beside it are those of its version.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
@@ -26,6 +29,7 @@ from koda_ray.console.view import View
 from koda_ray.destinations import check_destination, not_written
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound
 from koda_ray.types import FinalFormat, NodeState, now
+from koda_ray.wire import RenderSummary, VersionView
 
 __all__ = ["Saved", "check_folder", "has_something", "report", "save", "usual_folder"]
 
@@ -34,18 +38,60 @@ _REPORT = "report.json"
 _SOURCE = "source"
 _EARLIER = "earlier"
 _VIDEOS = tuple(f"video.{extension}" for extension in get_args(FinalFormat))
-_NAMES = (_REPORT, *_VIDEOS, "preview.mp4", "thumbnail.jpg", _SOURCE)
+_PREVIEW = "preview.mp4"
+_NAMES = (_REPORT, *_VIDEOS, _PREVIEW, "thumbnail.jpg", _SOURCE)
 """Everything that a save may write; the report first, because it says whose the rest is."""
 
 
 @dataclass
 class Saved:
-    """What was written: bytes by name in ``folder``, and how many source files."""
+    """What was written: bytes by name in ``folder``, and how many source files.
+
+    ``jobs`` made the videos, by their names; ``duration_s`` is how long the final one is.
+    """
 
     folder: Path
+    jobs: dict[str, str] = field(default_factory=dict[str, str])
+    duration_s: float | None = None
     files: dict[str, int] = field(default_factory=dict[str, int])
     source_files: int = 0
-    missing: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What belongs together: the jobs of both videos, and whose files the source is; the newest where None is named."""
+
+    final: str | None
+    extension: str
+    duration_s: float | None
+    preview: str | None
+    has_source: bool = True
+    checkpoint: str | None = None
+
+    @classmethod
+    def now(cls, state: NodeState) -> _Wanted:
+        """Say what a session shows."""
+        output = state.output
+        made = output if output is not None and output.video_url is not None else None
+        return cls(
+            final=None if made is None else made.job_id,
+            extension=state.final_format,
+            duration_s=None if made is None else made.duration,
+            preview=None if state.preview is None else state.preview.job_id,
+        )
+
+    @classmethod
+    def of(cls, final: RenderSummary, version: VersionView | None) -> _Wanted:
+        """Say what stands beside a final video of a version; nothing where no version is of its page any more."""
+        checkpoint = None if version is None else version.checkpoint_id
+        return cls(
+            final=final.id,
+            extension=final.format or "mp4",
+            duration_s=final.duration,
+            preview=None if version is None else version.job_id,
+            has_source=checkpoint is not None,
+            checkpoint=checkpoint,
+        )
 
 
 def has_something(state: NodeState) -> bool:
@@ -81,7 +127,12 @@ def usual_folder(session_id: str, prompt: str) -> Path:
 
 
 async def save(
-    client: KodaClient, view: View, folder: Path, *, on_bytes: Callable[[int, int], None] | None = None
+    client: KodaClient,
+    view: View,
+    folder: Path,
+    *,
+    final: RenderSummary | None = None,
+    on_bytes: Callable[[int, int], None] | None = None,
 ) -> Saved:
     """Save what a session has made so far.
 
@@ -89,20 +140,23 @@ async def save(
         client: The server.
         view: The session, with the times that the report tells.
         folder: Where to; made where it is not there.
+        final: Which of its final videos; else the last.
         on_bytes: Called with the bytes of the video so far and in all.
 
     Raises:
         InvalidInput: The folder has files of these names that no save of ours left there.
-        NotFound: The session is gone.
+        NotFound: The session is gone, or no video of it is kept any more.
         StorageError: The folder cannot be written to; what was made is kept, and the message says how to get it.
     """
     state = (await client.session(view.session_id)).state
+    wanted = _Wanted.now(state) if final is None else _Wanted.of(final, await _version_of(client, view, final))
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         _refuse_other_peoples(folder, view.session_id)
         fetched = await asyncio.to_thread(_folder_for_fetching, folder)
         try:
-            saved = await _fetch(client, view, state, fetched, on_bytes)
+            saved = await _fetch(client, view, wanted, fetched, on_bytes)
+            await _write_report(client, view, state, saved)
             saved.folder = folder
             await asyncio.to_thread(_put_in_place, fetched, folder)
             return saved
@@ -113,40 +167,57 @@ async def save(
 
 
 async def _fetch(
-    client: KodaClient, view: View, state: NodeState, folder: Path, on_bytes: Callable[[int, int], None] | None
+    client: KodaClient, view: View, wanted: _Wanted, folder: Path, on_bytes: Callable[[int, int], None] | None
 ) -> Saved:
-    saved = Saved(folder)
-    if state.output is not None and state.output.video_url is not None:
-        name, job_id = f"video.{state.final_format}", state.output.job_id
-        saved.files[name] = await client.download(
-            view.session_id, folder / name, kind="final", job=job_id, on_bytes=on_bytes
+    session_id, saved = view.session_id, Saved(folder, duration_s=wanted.duration_s)
+    for name, job, tell in ((f"video.{wanted.extension}", wanted.final, on_bytes), (_PREVIEW, wanted.preview, None)):
+        if job is not None:
+            # a final is its person's to delete, and a preview goes some time after there is a final
+            with suppress(NotFound):
+                saved.files[name] = await client.download(session_id, folder / name, job=job, on_bytes=tell)
+                saved.jobs[name] = job
+    if not saved.jobs:
+        raise NotFound(
+            f"no video of session {session_id} is kept any more; render it again with: koda final {session_id}",
+            code="VIDEO_DELETED",
         )
-    else:
-        saved.missing.append("video")
-    if state.preview is not None:
-        saved.files["preview.mp4"] = await client.download(view.session_id, folder / "preview.mp4", kind="preview")
-    try:
+    with suppress(NotFound):
         saved.files["thumbnail.jpg"] = await client.download(
-            view.session_id, folder / "thumbnail.jpg", what="thumbnail"
+            session_id, folder / "thumbnail.jpg", what="thumbnail", job=next(iter(saved.jobs.values()))
         )
-    except NotFound:
-        saved.missing.append("thumbnail")
-    saved.source_files = await _source(client, view.session_id, folder / _SOURCE)
-    text = json.dumps(await report(client, view, state), indent=2, ensure_ascii=False)
-    await asyncio.to_thread((folder / _REPORT).write_text, f"{text}\n", encoding="utf-8")
-    saved.files[_REPORT] = len(text.encode()) + 1
+    if wanted.has_source:
+        saved.source_files = await _source(client, session_id, folder / _SOURCE, wanted.checkpoint)
     return saved
 
 
-async def _source(client: KodaClient, session_id: str, target: Path) -> int:
-    listing = await client.files(session_id)
+async def _version_of(client: KodaClient, view: View, final: RenderSummary) -> VersionView | None:
+    """Find the newest version that is the page of a final video."""
+    before: int | None = None
+    while True:
+        page = await client.versions(view.session_id, limit=200, before=before)
+        for version in page.versions:
+            if version.bundle == final.bundle:
+                return version
+        if (before := page.next) is None:
+            return None
+
+
+async def _write_report(client: KodaClient, view: View, state: NodeState, saved: Saved) -> None:
+    told = {**await report(client, view, state), "videos": dict(saved.jobs)}
+    text = f"{json.dumps(told, indent=2, ensure_ascii=False)}\n"
+    await asyncio.to_thread((saved.folder / _REPORT).write_text, text, encoding="utf-8")
+    saved.files[_REPORT] = len(text.encode())
+
+
+async def _source(client: KodaClient, session_id: str, target: Path, checkpoint: str | None) -> int:
+    listing = await client.files(session_id, checkpoint=checkpoint)
     for file in listing.files:
         if any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in file.path.split("/")):
             raise InvalidPath(f"the server names a file outside the project: {file.path[:200]!r}; nothing was saved")
     for file in listing.files:
         path = target.joinpath(*file.path.split("/"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(await client.read_file(session_id, file.path))
+        path.write_bytes(await client.read_file(session_id, file.path, checkpoint=checkpoint))
     return len(listing.files)
 
 

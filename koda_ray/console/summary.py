@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +14,7 @@ from koda_ray.console.exits import Exit
 from koda_ray.console.live import ACCENT, phase_line, plan_table
 from koda_ray.console.plain import phase_words
 from koda_ray.console.save import Saved
-from koda_ray.console.text import clean, duration, one_line, plural, size
+from koda_ray.console.text import age, clean, duration, one_line, plural, size
 from koda_ray.console.view import View
 from koda_ray.types import NodeState, now
 from koda_ray.wire import (
@@ -45,15 +44,15 @@ _PHASE_STYLES = {"complete": "green", "error": "red", "preview": "yellow", "plan
 _RENDER_STYLES = {"succeeded": "green", "failed": "red", "cancelled": "dim"}
 
 
-def print_saved(console: Console, view: View, state: NodeState, saved: Saved) -> None:
+def print_saved(console: Console, view: View, saved: Saved) -> None:
     """Say what was written, and what each render took."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column(style="dim")
     for name, count in saved.files.items():
-        bar = view.bar("final") if name.startswith("video.") else view.bar("preview") if name == "preview.mp4" else None
-        length = state.output.duration if name.startswith("video.") and state.output is not None else None
+        bar = view.bars.get(saved.jobs.get(name, ""))
+        length = saved.duration_s if name.startswith("video.") else None
         told = [bar.size if bar else "", duration(length) if length else ""]
         if bar is not None and bar.began is not None and bar.ended is not None:
             told.append(f"rendered in {duration((bar.ended - bar.began).total_seconds())}")
@@ -159,7 +158,7 @@ def print_sessions(console: Console, page: SessionPage) -> None:
         if found.owes:
             phase.append(" ●")
         called = one_line(found.title or found.prompt, max(20, console.width - 68))
-        table.add_row(found.id, phase, _age(found.created_at), f"★ {called}" if found.pinned else called)
+        table.add_row(found.id, phase, age(found.created_at), f"★ {called}" if found.pinned else called)
     console.print(table)
     if page.next is not None:
         console.print(f"[dim]more: koda list --before {page.next}[/dim]")
@@ -185,7 +184,7 @@ def print_renders(console: Console, page: RenderList) -> None:
         if found.error is not None:
             said = one_line(str(found.error.get("message", "")), max(20, console.width - 66))
         style = ACCENT if found.status in ("queued", "running") else _RENDER_STYLES.get(found.status, "")
-        table.add_row(found.id, Text(found.status, style=style), _age(found.created_at), said)
+        table.add_row(found.id, Text(found.status, style=style), age(found.created_at), said)
     console.print(table)
     if page.next is not None:
         console.print(f"[dim]more: koda renders --before {page.next}[/dim]")
@@ -197,7 +196,7 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
     if found.title is not None:
         console.print(f"[bold]{escape(one_line(found.title, 300))}[/bold]")
     console.print(f"[bold]{escape(one_line(state.prompt, 300))}[/bold]")
-    console.print(f"[dim]{found.id} · made {_age(found.created_at)} ago · {found.status}[/dim]\n")
+    console.print(f"[dim]{found.id} · made {age(found.created_at)} ago · {found.status}[/dim]\n")
     console.print(phase_line(state))
     console.print(f"\n  {escape(one_line(phase_words(state), 300))}\n")
     if (way := one_command(found.id, state)) is not None:
@@ -215,7 +214,7 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
             console.print(f"  {mark} {escape(one_line(todo.label, 100))}")
     if files is not None and files.files:
         total = sum(file.size_bytes for file in files.files)
-        console.print(f"\n  {plural(len(files.files), 'file')}, {size(total)}, as of {_age(files.created_at)} ago")
+        console.print(f"\n  {plural(len(files.files), 'file')}, {size(total)}, as of {age(files.created_at)} ago")
     for job in jobs.jobs if jobs is not None else ():
         percent = job.progress.get("percent")
         told = f"{percent:.0f} %" if job.status == "running" and isinstance(percent, int | float) else job.status
@@ -238,7 +237,7 @@ def print_history(console: Console, session_id: str, found: HistoryView) -> None
     table.add_column("", no_wrap=True)
     for point in found.points:
         who = point.role or ("undone" if point.undone else point.kind)
-        table.add_row(point.id, who, _age(point.created_at), one_line(point.text, max(20, console.width - 66)))
+        table.add_row(point.id, who, age(point.created_at), one_line(point.text, max(20, console.width - 66)))
     console.print(table)
     if found.next is not None:
         console.print(f"[dim]more: koda history {session_id} --before {found.next}[/dim]")
@@ -258,17 +257,7 @@ def print_versions(console: Console, session_id: str, found: VersionPage) -> Non
     for each in found.versions:
         state = "now" if each.current else "undone" if each.undone else ""
         words = one_line(each.note or each.asked, max(20, console.width - 72))
-        table.add_row(f"v{each.number}", each.id, f"{state}{' *' * each.starred}".strip(), _age(each.created_at), words)
+        table.add_row(f"v{each.number}", each.id, f"{state}{' *' * each.starred}".strip(), age(each.created_at), words)
     console.print(table)
     if found.next is not None:
         console.print(f"[dim]more: koda versions {session_id} --before {found.next}[/dim]")
-
-
-def _age(at: datetime | None) -> str:
-    if at is None:
-        return "?"
-    seconds = max(0.0, (now() - at).total_seconds())
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{seconds:.0f} s"

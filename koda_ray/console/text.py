@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from datetime import datetime
 
-__all__ = ["clean", "duration", "one_line", "plural", "size", "slug", "time_left"]
+from koda_ray.types import now
+
+__all__ = ["age", "clean", "duration", "one_line", "plural", "size", "slug", "time_left"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -39,6 +42,17 @@ def duration(seconds: float) -> str:
 def time_left(seconds: float | None, percent: float) -> str:
     """Say how long work will still take: ``12 s left``; nothing where nobody knows, or it is as good as over."""
     return "" if seconds is None or seconds < _SOON_S or percent >= 100 else f"{duration(seconds)} left"
+
+
+def age(at: datetime | None) -> str:
+    """Say how long ago something was: ``3 s``, ``5 min``, ``2 h``, ``9 d``; ``?`` where nobody knows."""
+    if at is None:
+        return "?"
+    seconds = max(0.0, (now() - at).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def size(count: float) -> str:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from koda_ray.serve.views import change_of, read_cursor, session_summary, short
+from koda_ray.serve.views import change_of, read_cursor, session_summary, short, view_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionOrder, SessionPage, WhoseTurn
+from koda_ray.wire import SessionOrder, SessionPage, SessionView, WhoseTurn
 
-__all__ = ["SCANNED", "Sought", "sessions_found", "titles_of"]
+__all__ = ["SCANNED", "Sought", "lost_finals", "session_shown", "sessions_found", "titles_of"]
 
 SCANNED = 1000
 """How many rows are looked at for one answer."""
@@ -75,13 +75,13 @@ async def sessions_found(store: Store, user_id: str, sought: Sought, *, limit: i
         rows = await _rows(store, user_id, sought, limit=page, before=before)
         for row in rows:
             if len(found) == limit:
-                return _page(found, before)
+                return await _page(store, user_id, found, before)
             before = row.id if sought.order == "made" else change_of(row)
             if sought.takes(row):
                 found.append(row)
         if len(rows) < page:
-            return _page(found, None)
-    return _page(found, before)
+            return await _page(store, user_id, found, None)
+    return await _page(store, user_id, found, before)
 
 
 async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, before: str | None) -> list[SessionRecord]:
@@ -99,11 +99,28 @@ async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None
     return {each: short(name) for each, name in named.items()}
 
 
+async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None]) -> set[str]:
+    """Say which of some videos were deleted, by the jobs that made them; None among those is nobody's."""
+    ids = {each for each in job_ids if each is not None}
+    kept = await store.list_jobs(ids=ids, user_id=user_id) if ids else []
+    return ids - {job.id for job in kept}
+
+
+async def session_shown(store: Store, row: SessionRecord) -> SessionView:
+    """Show a session as it is stored, without final videos that were deleted since."""
+    finals = [
+        made for made in (row.state.output, row.state.finished) if made is not None and made.video_url is not None
+    ]
+    return view_of(row, await lost_finals(store, row.user_id, (made.job_id for made in finals)))
+
+
 def _turn(row: SessionRecord) -> WhoseTurn | None:
     if row.owes is not None:
         return "agents"
     return None if row.state.phase in ("complete", "error") else "person"
 
 
-def _page(rows: list[SessionRecord], next_: str | None) -> SessionPage:
-    return SessionPage(sessions=tuple(session_summary(row) for row in rows), next=next_)
+async def _page(store: Store, user_id: str, rows: list[SessionRecord], next_: str | None) -> SessionPage:
+    finals = (row.state.output.job_id for row in rows if row.state.output is not None and row.state.output.video_url)
+    lost = await lost_finals(store, user_id, finals)
+    return SessionPage(sessions=tuple(session_summary(row, lost) for row in rows), next=next_)

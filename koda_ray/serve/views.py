@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -43,15 +43,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-def view_of(row: SessionRecord) -> SessionView:
-    """Show a session whole."""
+def view_of(row: SessionRecord, lost: Collection[str] = ()) -> SessionView:
+    """Show a session whole, but for final videos that were deleted; ``lost`` are the jobs that made those."""
+    finals = {"output": row.state.output, "finished": row.state.finished}
+    gone = {name: None for name, made in finals.items() if made is not None and made.job_id in lost}
     return SessionView(
         id=row.id,
         node_id=row.node_id,
         project_id=row.project_id,
         status=row.status,
         seq=row.seq,
-        state=row.state,
+        state=row.state.model_copy(update=gone) if gone else row.state,
         title=row.title,
         pinned=row.pinned,
         created_at=row.created_at,
@@ -219,11 +221,12 @@ def _camel(value: JsonValue) -> JsonValue:
     return [_camel(inside) for inside in value] if isinstance(value, list) else value
 
 
-def session_summary(row: SessionRecord) -> SessionSummary:
-    """Show a session in a list."""
+def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSummary:
+    """Show a session in a list; ``lost`` are the jobs of final videos that were deleted."""
     state = row.state
     todos = state.execution.todos if state.execution else ()
     final = state.output if state.output is not None and state.output.video_url is not None else None
+    final = None if final is not None and final.job_id in lost else final
     played = final if state.final_format in PLAYED_FORMATS else None
     made, pictured = played or state.preview or final, final or state.preview
     return SessionSummary(

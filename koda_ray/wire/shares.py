@@ -52,7 +52,8 @@ class MakeShare(Model):
 class ShareView(Model):
     """A link as its owner sees it: without its token, which only the request that made it is told.
 
-    ``job`` made the video; ``ended`` says that ``expiresAt`` has come, ``commented`` how many comments there are.
+    ``job`` made the video; ``ended`` says that ``expiresAt`` has come, or that the video was deleted, ``commented``
+    how many comments there are.
     """
 
     id: str

@@ -29,7 +29,8 @@ class VersionView(Model):
 
     ``number`` counts the session's versions from 1, ``asked`` is what was asked for since the one before, ``duration``
     is in seconds. ``bundle`` and ``checkpoint_id`` are its built page and its files, ``final_url`` is the final video
-    made of it. ``current`` says that the session shows it now, ``undone`` that the session was put back to before it.
+    made of it, as long as that is there. ``current`` says that the session shows it now, ``undone`` that the session
+    was put back to before it.
     """
 
     id: str

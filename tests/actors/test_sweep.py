@@ -481,7 +481,7 @@ async def test_what_jobs_show_is_looked_up_once_in_a_round(
 async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(
     store: SqlStore, storage: Storage, clock: Clock, discarded: bool
 ) -> None:
-    asked, done, gif = [await records.active_session(store) for _ in range(3)]
+    asked, done, gif, lost = [await records.active_session(store) for _ in range(4)]
 
     async def made(session: SessionRecord, kind: Literal["preview", "final"], size: int = 50) -> JobRecord:
         job = replace(records.job(of=session), kind=kind, status="succeeded", stored_bytes=size)
@@ -490,18 +490,22 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
         await store.commit(session.id, session.epoch, Batch(jobs=[job]))
         return job
 
-    def showing(session: SessionRecord, job: JobRecord, phase: Phase, form: FinalFormat = "mp4") -> Batch:
+    def showing(
+        session: SessionRecord, job: JobRecord, phase: Phase, final: str = "job_none", form: FinalFormat = "mp4"
+    ) -> Batch:
         preview = Preview(video_url="/v", job_id=job.id, bundle=OLD, duration=5.0)
-        output = Output(job_id="job_final", video_url="/f", format=form) if phase == "complete" else None
+        output = Output(job_id=final, video_url="/f", format=form) if phase == "complete" else None
         state = session.state.model_copy(update={"phase": phase, "preview": preview, "output": output})
         return Batch(state=state)
 
     earlier, judged = await made(asked, "preview"), await made(asked, "preview")
     accepted, final = await made(done, "preview"), await made(done, "final")
     await store.commit(asked.id, asked.epoch, showing(asked, judged, "preview"))
-    await store.commit(done.id, done.epoch, showing(done, accepted, "complete"))
+    await store.commit(done.id, done.epoch, showing(done, accepted, "complete", final.id))
     stands_in = await made(gif, "preview")  # for a final that browsers do not play
-    await store.commit(gif.id, gif.epoch, showing(gif, stands_in, "complete", "gif"))
+    await store.commit(gif.id, gif.epoch, showing(gif, stands_in, "complete", (await made(gif, "final")).id, "gif"))
+    left = await made(lost, "preview")  # for a final that was deleted
+    await store.commit(lost.id, lost.epoch, showing(lost, left, "complete"))
     shown = await made(done, "preview")  # of a session that is gone but for what another shows
     fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
     await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
@@ -515,7 +519,7 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     clock.at += PREVIEWS * 2
     gone = {video_key("ann", job.id, "mp4") for job in (earlier, accepted)}
     assert set(await sweep.step()) == gone and counted.of == {"previews": 2}
-    for job in (earlier, judged, accepted, final, stands_in, shown, linked):
+    for job in (earlier, judged, accepted, final, stands_in, left, shown, linked):
         assert await storage.exists(video_key("ann", job.id, "mp4")) == (job not in (earlier, accepted))
         assert await storage.exists(thumbnail_key("ann", job.id))
         assert (await store.get_job(job.id)).stored_bytes == (1 if job in (earlier, accepted) else 50), (

@@ -76,6 +76,7 @@ OPERATIONS = {
     "getPicture": ("get", "/v1/sessions/{session_id}/pictures/{digest}"),
     "getFrame": ("get", "/v1/sessions/{session_id}/jobs/{job_id}/frames/{frame}.jpg"),
     "getSprite": ("get", "/v1/sessions/{session_id}/jobs/{job_id}/sprite.jpg"),
+    "deleteFinal": ("delete", "/v1/sessions/{session_id}/finals/{job_id}"),
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
     "cancelJob": ("post", "/v1/jobs/{job_id}/cancel"),

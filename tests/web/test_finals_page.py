@@ -13,9 +13,11 @@ from PIL.ImageColor import getrgb
 from playwright.async_api import Browser, Page, expect
 
 from koda_ray.client import KodaClient
+from koda_ray.errors import StorageError
 from koda_ray.state.keys import thumbnail_key
 from koda_ray.types import RenderOptions
 from tests.serve.scripted import VIDEO
+from tests.serve.test_finals import made
 from tests.serve.test_frames import FPS, SECONDS, lighter
 from tests.serve.test_sessions import until
 from tests.serve.test_versions import with_versions
@@ -78,6 +80,107 @@ async def test_a_video_is_rendered_to_what_is_wanted_and_each_is_taken_away(koda
             await before.nth(1).press("Enter")
         assert (await downloading.value).suggested_filename.endswith("final.mov")
         await axes.on_every_screen(page)
+
+
+async def test_a_final_is_deleted_once_somebody_is_sure_and_the_rest_stays(koda: World, browser: Browser) -> None:
+    async with KodaClient(koda.url) as client:
+        session_id, (gif, first, mp4) = await made(koda, client, "gif", "webm", "mp4")
+        await client.render_again(gif)
+        await until(client, session_id, "complete")
+        await client.render_again(mp4)
+        state = await until(client, session_id, "complete")
+        assert state.output is not None
+        link = await client.share(session_id, job=first, label="for Bob")
+        async with looking(browser, f"{koda.url}/s/{session_id}") as page:
+            before = page.get_by_role("region", name="Rendered before")
+            webm = "webm · 1280 × 720 · 60 fps"
+            await expect(before.get_by_role("listitem")).to_have_count(2)  # the same once more counts once
+            await before.get_by_role("button", name=f"Delete {webm}").press("Enter")
+            sure = page.get_by_role("group", name=f"Delete {webm}")
+            await expect(sure).to_be_focused()
+            await expect(sure).to_contain_text("links to it show nothing any more")
+            await axes.on_every_screen(page)
+            await page.keyboard.press("Escape")
+            await expect(before.get_by_role("button", name=f"Delete {webm}")).to_be_focused()
+            assert len((await client.finals(session_id)).renders) == 5
+            await page.keyboard.press("Enter")
+            await sure.get_by_role("button", name="Delete it").dblclick()
+            await expect(before.get_by_role("listitem")).to_have_count(1)
+            await expect(page.get_by_role("heading", name="It is finished")).to_be_focused()
+            await expect(page.get_by_text(f"Deleted: {webm}")).to_be_attached()
+            assert first not in [each.id for each in (await client.finals(session_id)).renders]
+            async with looking(browser, f"{koda.url}{link.url}") as guest:
+                await expect(guest.get_by_role("heading", name="There is nothing to see here")).to_be_visible()
+
+            await page.get_by_role("button", name="Delete this video").click()
+            sure = page.get_by_role("group", name="Delete this video")
+            await expect(sure).to_contain_text("It was rendered 2 times: all of them go")
+            await sure.get_by_role("button", name="Delete it").click()
+            await expect(page.get_by_role("heading", name="Its finished video was deleted")).to_be_focused()
+            await expect(page.get_by_label("The preview")).to_be_visible()
+            await expect(page.get_by_text("This is the preview: the finished video was deleted.")).to_be_visible()
+            await expect(page.get_by_role("link", name="Download the video")).to_have_count(0)
+            await expect(before.get_by_role("listitem")).to_contain_text(["gif · 1280 × 720 · 30 fps"])
+            await axes.on_every_screen(page)
+            assert [each.format for each in (await client.finals(session_id)).renders] == ["gif", "gif"]
+            await page.reload()
+            await expect(page.get_by_role("heading", name="Its finished video was deleted")).to_be_visible()
+            await page.get_by_role("button", name="Render 720p at 60 fps").click()
+            await finished(page)
+            await expect(page.get_by_label("The finished video")).to_be_visible()
+
+
+async def test_a_final_that_could_not_be_deleted_is_there_still_and_deleted_by_another_press(
+    koda: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with KodaClient(koda.url) as client:
+        session_id, _ = await made(koda, client, "gif", "mp4")
+    async with looking(browser, f"{koda.url}/s/{session_id}") as page:
+        name = "gif · 1280 × 720 · 30 fps"
+        await page.get_by_role("button", name=f"Delete {name}").click()
+        sure = page.get_by_role("group", name=f"Delete {name}")
+        with monkeypatch.context() as patch:
+
+            async def broken(*_: object, **__: object) -> None:
+                raise StorageError("the database does not answer")
+
+            patch.setattr(koda.store, "delete_job", broken)
+            await sure.get_by_role("button", name="Delete it").click()
+            await expect(sure.get_by_role("alert")).to_be_visible()
+        await sure.get_by_role("button", name="Delete it").click()
+        await expect(page.get_by_role("region", name="Rendered before")).to_have_count(0)
+        await expect(page.get_by_role("heading", name="It is finished")).to_be_focused()
+
+
+async def test_a_gif_is_seen_as_it_moves_rests_when_asked_and_gives_way_to_its_preview(
+    koda: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = [Image.new("RGB", (64, 36), colour) for colour in ("#123456", "#E63946")]
+    frames[0].save(moving := io.BytesIO(), "GIF", save_all=True, append_images=frames[1:], duration=200, loop=0)
+    monkeypatch.setitem(VIDEO, "final", moving.getvalue())
+    async with KodaClient(koda.url) as client:
+        session_id, (job,) = await made(koda, client, "gif")
+    frames[0].save(still := io.BytesIO(), "JPEG")
+    await koda.storage.put(thumbnail_key("local", job), still.getvalue())
+    async with looking(browser, f"{koda.url}/s/{session_id}") as page:
+        gif = page.get_by_role("img", name="The finished video, a gif")
+        await expect(gif).to_be_visible()
+        assert await gif.evaluate("async (image) => (await image.decode(), image.naturalWidth)") == 64
+        await axes.on_every_screen(page)  # which asks for less motion: what moves already goes on
+        await page.get_by_role("button", name="Pause the gif").press("Enter")
+        await expect(gif).to_have_count(0)
+        await expect(page.get_by_role("img", name="A frame of the finished video")).to_be_visible()
+        await page.get_by_role("button", name="Play the gif").click()
+        await expect(gif).to_be_visible()
+        await page.get_by_role("button", name="Frame by frame").click()
+        await expect(page.get_by_label("The preview")).to_be_visible()
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+        await axes.on_every_screen(page)
+        await page.get_by_role("button", name="Back to the gif").click()
+        await expect(page.get_by_role("img", name="A frame of the finished video")).to_be_visible()  # less motion
+        await expect(gif).to_have_count(0)
+        await page.get_by_role("button", name="Play the gif").click()
+        await expect(gif).to_be_visible()
 
 
 async def test_a_finished_video_is_compared_with_its_preview_and_with_another(

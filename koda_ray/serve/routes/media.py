@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
@@ -117,17 +118,22 @@ async def picture(request: Request, row: OwnSession, deps: Deps, digest: Digest)
 
 
 async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str | None) -> JobRecord:
-    """Find the render that is meant: a job by its id, else the newest video of the kind."""
-    output, preview = row.state.output, row.state.preview
-    if job_id is None and kind != "preview" and output is not None and output.video_url is not None:
-        job_id = output.job_id
-    if job_id is None and kind != "final" and preview is not None:
-        job_id = preview.job_id
-    job = None if job_id is None else await deps.store.get_job(job_id, user_id=row.user_id)
+    """Find the render that is meant: a job by its id, else the newest video of the kind that is there."""
+    if job_id is not None:
+        job = await deps.store.get_job(job_id, user_id=row.user_id)
+    else:
+        job = await _shown(deps, row, kind)
     if job is not None and job.session_id != row.id:
         raise NotFound(f"session {row.id} has no render job {job_id!r}")
     if job is not None and job.status == "succeeded":
         return job
+    if job is None and kind != "preview" and _final_of(row) is not None:
+        raise NotFound(
+            f"the final video of session {row.id} was deleted; render it again (POST /v1/sessions/{row.id}/render), or "
+            f"name another one by its job (GET /v1/renders?session={row.id}&kind=final)",
+            code="VIDEO_DELETED",
+            context={"phase": row.state.phase},
+        )
     what = "video" if kind is None else f"{kind} video"
     under_way = f", {row.owes} is under way" if row.owes else ""
     raise NotFound(
@@ -137,6 +143,26 @@ async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id:
         context={"phase": row.state.phase, "owes": row.owes},
         retryable=row.owes is not None,
     )
+
+
+async def _shown(deps: ApiDeps, row: SessionRecord, kind: Kind) -> JobRecord | None:
+    """Find what a session shows: its final video, and where that was deleted, or there is none, its preview."""
+    preview = row.state.preview
+    named = [
+        None if kind == "preview" else _final_of(row),
+        None if kind == "final" or preview is None else preview.job_id,
+    ]
+    for job_id in named:
+        if job_id is not None:
+            with suppress(NotFound):
+                return await deps.store.get_job(job_id, user_id=row.user_id)
+    return None
+
+
+def _final_of(row: SessionRecord) -> str | None:
+    """Return which job made the final video that a session was finished with."""
+    output = row.state.output
+    return None if output is None or output.video_url is None else output.job_id
 
 
 def video_of(job: JobRecord, name: str, *, download: bool = False) -> Representation:

@@ -11,10 +11,9 @@ from pydantic import AwareDatetime, BaseModel, Field
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.listing import Sought, sessions_found
+from koda_ray.serve.listing import Sought, session_shown, sessions_found
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import session_quota
-from koda_ray.serve.views import view_of
 from koda_ray.state.records import SessionLabel, SessionRecord
 from koda_ray.types import NodeState, Phase, new_id, now
 from koda_ray.wire import (
@@ -160,9 +159,12 @@ async def list_sessions(user: User, deps: Deps, asked: Annotated[_Asked, Query()
     response_model=SessionView,
     responses=responses(401, 404, 422),
 )
-async def get_session(row: OwnSession) -> SessionView:
-    """Return the state as stored. This wakes nothing, however long the session has slept."""
-    return view_of(row)
+async def get_session(row: OwnSession, deps: Deps) -> SessionView:
+    """Return the state as stored. This wakes nothing, however long the session has slept.
+
+    Where the final video was deleted that it was finished with, it has no `output`, and is complete all the same.
+    """
+    return await session_shown(deps.store, row)
 
 
 @router.patch(
@@ -179,7 +181,7 @@ async def label_session(session_id: SessionId, user: User, deps: Deps, body: Lab
     """
     title = None if body.title is None else " ".join(body.title.split())
     label = SessionLabel(title=title, pinned=body.pinned)
-    return view_of(await deps.store.label_session(session_id, user_id=user, label=label))
+    return await session_shown(deps.store, await deps.store.label_session(session_id, user_id=user, label=label))
 
 
 @router.delete(
@@ -218,7 +220,7 @@ async def restore_session(session_id: SessionId, user: User, deps: Deps, request
     row = await deps.store.restore_session(session_id, user_id=user, quota=session_quota(deps.settings))
     if row.owes is not None or await deps.store.inbox(row.id):
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
-    return view_of(row)
+    return await session_shown(deps.store, row)
 
 
 def created(row: SessionRecord, response: Response | None = None) -> SessionCreated:

@@ -5,6 +5,7 @@ What who has a link sees is in `shared`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from koda_ray.errors import NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession
+from koda_ray.serve.listing import lost_finals
 from koda_ray.serve.once import same_token, share_name, share_token
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.media import finished_render
@@ -66,13 +68,19 @@ async def create_share(body: MakeShare, row: OwnSession, key: IdempotencyKey, de
         )
         share = await deps.store.create_share(made, most=MAX_SHARES)
     token = same_token(deps.signer.key, share, key=key, asked=body)
-    return ShareCreated(**_told(share), token=token, url=f"/w/{token}")
+    lost = await lost_finals(deps.store, row.user_id, [share.job_id])
+    return ShareCreated(**_told(share, lost), token=token, url=f"/w/{token}")
 
 
 @router.get("", operation_id="listShares", summary="List a session's links", responses=responses(401, 404, 422))
 async def list_shares(row: OwnSession, deps: Deps) -> ShareList:
-    """Return the links that were made and not revoked, newest first, those that have ended among them."""
-    return ShareList(shares=tuple(ShareView(**_told(each)) for each in await deps.store.shares(row.id)))
+    """Return the links that were made and not revoked, newest first, those that have ended among them.
+
+    A link has ended where its time has come, and where its video was deleted.
+    """
+    shares = await deps.store.shares(row.id)
+    lost = await lost_finals(deps.store, row.user_id, (each.job_id for each in shares))
+    return ShareList(shares=tuple(ShareView(**_told(each, lost)) for each in shares))
 
 
 @router.get(
@@ -82,7 +90,8 @@ async def get_share(share_id: _ShareId, row: OwnSession, deps: Deps) -> ShareDet
     """Return what is known of a link, and what was said with it, oldest first."""
     share = await deps.store.share(row.id, share_id)
     said = await deps.store.share_comments(row.id, share_id)
-    return ShareDetail(**_told(share), said=tuple(comment_view(each) for each in said[:MAX_COMMENTS]))
+    lost = await lost_finals(deps.store, row.user_id, [share.job_id])
+    return ShareDetail(**_told(share, lost), said=tuple(comment_view(each) for each in said[:MAX_COMMENTS]))
 
 
 @router.delete(
@@ -105,7 +114,7 @@ def comment_view(comment: ShareComment) -> ShareCommentView:
     )
 
 
-def _told(share: ShareRecord) -> dict[str, Any]:
+def _told(share: ShareRecord, lost: Collection[str]) -> dict[str, Any]:
     """Return what its owner is told of a link."""
     return {
         "id": share.id,
@@ -113,7 +122,7 @@ def _told(share: ShareRecord) -> dict[str, Any]:
         "label": share.label,
         "comments": share.commenting,
         "commented": share.commented,
-        "ended": share.expires_at is not None and share.expires_at <= now(),
+        "ended": share.job_id in lost or (share.expires_at is not None and share.expires_at <= now()),
         "expires_at": share.expires_at,
         "created_at": share.created_at,
     }

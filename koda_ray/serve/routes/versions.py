@@ -6,6 +6,7 @@ what is here wakes anybody.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -14,6 +15,7 @@ from koda_ray.serve.context import Deps, OwnSession, User, unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.differing import MOST_FILES, files_that_differ, told_apart
 from koda_ray.serve.links import Links
+from koda_ray.serve.listing import lost_finals
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.files import manifests_at
 from koda_ray.serve.stored_pages import no_page
@@ -46,8 +48,9 @@ async def list_versions(
     """Return every preview that was shown, also those that were left by going back: to each one can be gone."""
     found = await deps.store.versions(row.id, limit=limit + 1, before=before)
     page = found[:limit]
+    lost = await lost_finals(deps.store, row.user_id, (each.final_job_id for each in page))
     return VersionPage(
-        versions=tuple(_view(row, each) for each in page), next=page[-1].number if len(found) > limit else None
+        versions=tuple(_view(row, each, lost) for each in page), next=page[-1].number if len(found) > limit else None
     )
 
 
@@ -61,7 +64,8 @@ async def label_version(version_id: VersionId, body: LabelVersion, row: OwnSessi
     """Change what you make of it. Wakes nothing, and is no event of the session."""
     note = None if body.note is None else body.note.strip()
     label = VersionLabel(note=note, starred=body.starred)
-    return _view(row, await deps.store.label_version(row.id, version_id, label))
+    version = await deps.store.label_version(row.id, version_id, label)
+    return _view(row, version, await lost_finals(deps.store, row.user_id, [version.final_job_id]))
 
 
 @router.get(
@@ -113,7 +117,8 @@ async def _pointer(deps: ApiDeps, version: VersionRecord | None) -> CheckpointRe
     return await deps.store.checkpoint(version.session_id, version.checkpoint_id)
 
 
-def _view(row: SessionRecord, version: VersionRecord) -> VersionView:
+def _view(row: SessionRecord, version: VersionRecord, lost: Collection[str]) -> VersionView:
+    final = None if version.final_job_id in lost else version.final_job_id
     base = f"/v1/sessions/{row.id}"
     preview = row.state.preview
     return VersionView(
@@ -126,7 +131,7 @@ def _view(row: SessionRecord, version: VersionRecord) -> VersionView:
         duration=version.duration_s,
         video_url=f"{base}/video?job={version.job_id}",
         thumbnail_url=f"{base}/thumbnail?job={version.job_id}",
-        final_url=f"{base}/video?job={version.final_job_id}" if version.final_job_id else None,
+        final_url=f"{base}/video?job={final}" if final else None,
         note=version.note,
         starred=version.starred,
         current=preview is not None and preview.job_id == version.job_id,

@@ -214,7 +214,13 @@ function Result(props: Props) {
   const { session } = props;
   const { output } = session.state;
   const [problem, setProblem] = useState<Problem>();
-  if (!output) return null;
+  if (!output)
+    return (
+      <>
+        <Fact>Its finished video was deleted</Fact>
+        <Changes {...props} />
+      </>
+    );
   const download = async (event: MouseEvent) => {
     if (!koda.isElsewhere()) return; // its address does not come to an end
     event.preventDefault();

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { canBeTransparent, distinct, finalName, isPlayed } from './finals';
+import { canBeTransparent, distinct, finalName, isMadeBy, isPlayed } from './finals';
 import type { RenderSummary } from './renders';
 
 function final(id: string, more: Partial<RenderSummary> = {}): RenderSummary {
@@ -14,7 +14,11 @@ test('a finished video is called by its format, size and rate', () => {
 
 test('what was rendered once more as it was counts once', () => {
   const finals = [final('c'), final('b', { bundle: 'b' }), final('a'), final('t', { transparent: true })];
-  expect(distinct(finals).map(({ id }) => id)).toEqual(['c', 'b', 't']);
+  const found = distinct(finals);
+  expect(found.map(({ id }) => id)).toEqual(['c', 'b', 't']);
+  expect(found.map(({ also }) => also)).toEqual([['a'], [], []]);
+  expect(found.filter(isMadeBy('a')).map(({ id }) => id)).toEqual(['c']);
+  expect(found.filter(isMadeBy(undefined))).toEqual([]);
 });
 
 test('browsers play mp4 and webm, and all but mp4 can be transparent', () => {

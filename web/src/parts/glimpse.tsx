@@ -6,7 +6,8 @@ const REST_MS = 350;
 /** What ends the one that plays. */
 let ending: (() => void) | undefined;
 
-const wantsRest = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+/** Whether nothing is to move by itself. */
+export const wantsRest = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /**
  * A video that plays while somebody stays at it, by mouse or by keyboard, or until it is stopped where it was begun by hand;

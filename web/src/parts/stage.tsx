@@ -1,4 +1,4 @@
-import { CircleDashed, Film, Radio } from 'lucide-react';
+import { CircleDashed, Film, ImagePlay, Radio } from 'lucide-react';
 import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
@@ -7,6 +7,7 @@ import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
+import { Gif } from './gif';
 import { Live, Played } from './live';
 import { Storyboard } from './storyboard';
 import { titleOf } from './title';
@@ -26,6 +27,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const [gone, setGone] = useState('');
   const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
   const [wasAlone, setWasAlone] = useState(false);
+  const [byFrames, setByFrames] = useState(false);
   const wantLive = (wants: boolean, isAlone = false) => {
     setWantsLive(wants);
     setWasAlone(isAlone);
@@ -38,6 +40,8 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
   useEffect(() => setWasAlone(false), [state.phase, shown?.jobId]);
+  const gif = made && form.format === 'gif' && gone !== made.jobId ? made : undefined;
+  useEffect(() => setByFrames(false), [gif?.jobId]);
   const wide = state.plan ? state.plan.width / state.plan.height : ratio(state.options.aspect);
   const scenes = state.plan?.scenes ?? [];
   const todos = state.execution?.todos ?? [];
@@ -51,10 +55,23 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isPinned = Boolean(state.owes) && todos.length > 0;
   const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
+  const aside = !made
+    ? 'the finished video was deleted.'
+    : gif
+      ? byFrames && 'the gif itself has no frames to go through here.'
+      : `a ${form.format} is to be downloaded, since browsers do not play it here.`;
   return (
     <figure className="space-y-2">
       {isLive ? (
         <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={(isAlone) => wantLive(false, isAlone)} />
+      ) : gif && !byFrames ? (
+        <Gif
+          key={gif.jobId}
+          src={`/v1/sessions/${session.id}/video?job=${gif.jobId}&here=true`}
+          still={`/v1/sessions/${session.id}/thumbnail?job=${gif.jobId}`}
+          wide={wide}
+          gone={() => setGone(gif.jobId ?? '')}
+        />
       ) : isThere ? (
         <Video
           key={shown.jobId}
@@ -91,10 +108,21 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
       <p role="status" className={isTold ? 'text-sm text-muted' : 'sr-only'}>
         {isTold && 'Nobody was here for half an hour: the live page was left, so that its session may sleep.'}
       </p>
-      {made && !final && !isLive && (
-        <p className="text-sm text-muted">
-          {isThere ? 'This is the preview: a' : 'A'} {form.format} is to be downloaded, since browsers do not play it here.
-        </p>
+      {!final && !isLive && state.phase === 'complete' && (
+        <div className="flex flex-wrap items-center justify-between gap-x-3">
+          <p className="text-sm text-muted">{aside && (isThere ? `This is the preview: ${aside}` : capital(aside))}</p>
+          {gif && isThere && (
+            <button
+              type="button"
+              title={byFrames ? 'The gif itself' : 'The preview, frame by frame'}
+              className="inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text"
+              onClick={() => setByFrames(!byFrames)}
+            >
+              {byFrames ? <ImagePlay aria-hidden className="size-4" /> : <Film aria-hidden className="size-4" />}
+              {byFrames ? 'Back to the gif' : 'Frame by frame'}
+            </button>
+          )}
+        </div>
       )}
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
@@ -182,6 +210,10 @@ function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggl
 /** Where small frames of a film are, the preview's first: they take less to be made, but a preview is not kept for ever. */
 function spritesOf(sessionId: string, ...jobIds: readonly (string | null | undefined)[]): string[] {
   return [...new Set(jobIds)].flatMap((jobId) => (jobId ? [`/v1/sessions/${sessionId}/jobs/${jobId}/sprite.jpg`] : []));
+}
+
+function capital(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function ratio(aspect: string | null | undefined): number {

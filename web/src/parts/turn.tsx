@@ -3,13 +3,14 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
-import { finalName, formOf, isPlayed, useFinals } from '../api/finals';
+import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
 import type { Send } from '../screens/session';
 import { Approval } from './approval';
 import { Button } from './button';
+import { Deletion } from './deletion';
 import { isForThePage, Key, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
@@ -236,61 +237,90 @@ function Preview({ session, send, busy }: Props) {
 function Result({ session, send, busy }: Props) {
   const { output, execution, preview } = session.state;
   const { format, transparent } = formOf(session.state);
+  const finals = useFinals(session);
   const link = useRef<HTMLAnchorElement>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
+  const [said, setSaid] = useState('');
   const download = () => link.current?.click();
   useKey('d', download);
-  useAct('Download the video', download);
-  if (!output) return null;
+  useAct(Boolean(output) && 'Download the video', download);
   const files = execution?.files ?? [];
-  const size = output.fileSize ? bytes(output.fileSize) : '';
+  const size = output?.fileSize ? bytes(output.fileSize) : '';
+  const shown = output && finals.find(isMadeBy(output.jobId));
+  const before = finals.filter((each) => each !== shown && each.bundle === preview?.bundle);
+  const deleted = (name: string) => {
+    setSaid(`Deleted: ${name}`);
+    heading.current?.focus(); // what had it is not there any more
+  };
   return (
     <section className="card space-y-4 p-5" aria-labelledby="result">
-      <h2 id="result" className="font-semibold">
-        It is finished
+      <h2 ref={heading} id="result" tabIndex={-1} className="w-fit font-semibold">
+        {output ? 'It is finished' : 'Its finished video was deleted'}
       </h2>
-      <p className="text-sm text-muted">
-        {[transparent ? `${format}, transparent` : format, output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
+      <p role="status" className="sr-only">
+        {said}
       </p>
-      <a
-        ref={link}
-        href={`/v1/sessions/${session.id}/video?job=${output.jobId}&download=true`}
-        className="inline-flex min-h-10 items-center gap-2 rounded-xl bg-accent px-4 py-2.5 font-medium text-on-accent hover:opacity-90"
-      >
-        <Download aria-hidden className="size-4" /> Download the video <Key name="D" />
-      </a>
-      <a
-        href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`}
-        download="poster.jpg"
-        className="ml-1 inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
-      >
-        <Image aria-hidden className="size-4" /> Poster
-      </a>
-      <Share sessionId={session.id} job={output.jobId ?? undefined} />
-      {preview && isPlayed(format) && (
-        <Link
-          href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`}
-          className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
-        >
-          <Columns2 aria-hidden className="size-4" /> Beside its preview
-        </Link>
-      )}
-      <Finals session={session} />
-      {files.length > 0 && <Written sessionId={session.id} paths={files} />}
-      <details className="text-sm">
-        <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>
-        <div className="mt-3">
+      {output ? (
+        <>
+          <p className="text-sm text-muted">
+            {[transparent ? `${format}, transparent` : format, output.duration ? `${Number(output.duration.toFixed(1))} s` : '', output.resolution, size].filter(Boolean).join(' · ')}
+          </p>
+          <a
+            ref={link}
+            href={`/v1/sessions/${session.id}/video?job=${output.jobId}&download=true`}
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl bg-accent px-4 py-2.5 font-medium text-on-accent hover:opacity-90"
+          >
+            <Download aria-hidden className="size-4" /> Download the video <Key name="D" />
+          </a>
+          <a
+            href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`}
+            download="poster.jpg"
+            className="ml-1 inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+          >
+            <Image aria-hidden className="size-4" /> Poster
+          </a>
+          <Share sessionId={session.id} job={output.jobId ?? undefined} />
+          {preview && isPlayed(format) && (
+            <Link
+              href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`}
+              className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+            >
+              <Columns2 aria-hidden className="size-4" /> Beside its preview
+            </Link>
+          )}
+          {shown && (
+            <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place." deleted={() => deleted(finalName(shown))} />
+          )}
+        </>
+      ) : (
+        <>
+          <p className="text-sm text-muted">Its page and its files are there: it can be rendered again.</p>
           <Rendering session={session} send={send} busy={busy} again />
-        </div>
-      </details>
+        </>
+      )}
+      <Finals session={session} finals={before} deleted={deleted} />
+      {files.length > 0 && <Written sessionId={session.id} paths={files} />}
+      {output && (
+        <details className="text-sm">
+          <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>
+          <div className="mt-3">
+            <Rendering session={session} send={send} busy={busy} again />
+          </div>
+        </details>
+      )}
       <p className="text-sm text-muted">Something to change? Say it below.</p>
     </section>
   );
 }
 
-/** What else this was rendered to, to be downloaded as well. */
-function Finals({ session }: { session: SessionView }) {
-  const { output, preview } = session.state;
-  const finals = useFinals(session).filter(({ id, bundle }) => id !== output?.jobId && bundle === preview?.bundle);
+interface FinalsProps {
+  session: SessionView;
+  finals: readonly Final[];
+  deleted: (name: string) => void;
+}
+
+/** What else this was rendered to, to be downloaded as well, or deleted. */
+function Finals({ session, finals, deleted }: FinalsProps) {
   if (finals.length === 0) return null;
   return (
     <section aria-labelledby="finals" className="space-y-1">
@@ -300,15 +330,22 @@ function Finals({ session }: { session: SessionView }) {
       <ul className="-mx-3 text-sm">
         {finals.map((each) => (
           <li key={each.id}>
-            <a
-              href={`${each.videoUrl}&download=true`}
-              className="flex min-h-9 items-center gap-2 rounded-xl px-3 py-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
-            >
-              <Download aria-hidden className="size-4 shrink-0" />
-              <span className="sr-only">Download </span>
-              <span className="min-w-0 flex-1 wrap-anywhere">{finalName(each)}</span>
-              {each.fileSize && <span>{bytes(each.fileSize)}</span>}
-            </a>
+            <Deletion session={session} final={each} name={finalName(each)} deleted={() => deleted(finalName(each))}>
+              {(button) => (
+                <div className="flex items-center gap-1">
+                  <a
+                    href={`${each.videoUrl}&download=true`}
+                    className="flex min-h-9 min-w-0 flex-1 items-center gap-2 rounded-xl px-3 py-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
+                  >
+                    <Download aria-hidden className="size-4 shrink-0" />
+                    <span className="sr-only">Download </span>
+                    <span className="min-w-0 flex-1 wrap-anywhere">{finalName(each)}</span>
+                    {each.fileSize && <span>{bytes(each.fileSize)}</span>}
+                  </a>
+                  {button}
+                </div>
+              )}
+            </Deletion>
           </li>
         ))}
       </ul>
