@@ -104,7 +104,7 @@ def too_long(spent: Spent) -> str | None:
     alone_s = spent.clock_s - spent.pressed_s
     # a processor whose caches and whose core others use too does less in each of its seconds
     limit_s = LIMIT_S if spent.pressed_s < spent.clock_s / 2 else _BUSY * LIMIT_S
-    if spent.processor_s <= limit_s and alone_s <= LIMIT_S:
+    if spent.processor_s <= limit_s and alone_s <= limit_s:
         return None
     return (
         f"takes too long for a quick test: {spent.processor_s:.1f} s of processor time, {spent.clock_s:.1f} s by the "
