@@ -13,7 +13,7 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.commands import Pause
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.state.keys import render_prefix
+from koda_ray.state.keys import render_prefix, video_key
 from koda_ray.types import Option, Question, RenderOptions
 
 from .scripted import VIDEO
@@ -87,6 +87,24 @@ async def test_where_what_is_shown_was_deleted_the_preview_is(
     assert await client.download(session_id, tmp_path / "again.webm", kind="final") == len(VIDEO["final"])
     (version,) = (await client.versions(session_id)).versions
     assert version.final_url == f"{base}/video?job={state.output.job_id}"
+
+
+async def test_where_the_preview_is_gone_as_well_the_way_out_is_told(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id, (job,) = await made(koda, client, "mp4")
+    preview = (await client.session(session_id)).state.preview
+    assert preview is not None
+    await koda.storage.delete(video_key("local", preview.job_id, "mp4"))  # as it goes after a while
+    base = f"/v1/sessions/{session_id}"
+    assert (await http.get(f"{base}/video")).status_code == 200
+    await client.delete_final(session_id, job)
+    for asked in ("video", "video?kind=preview", f"video?job={preview.job_id}", "media"):
+        answer = await http.get(f"{base}/{asked}")
+        told = answer.json()
+        assert (answer.status_code, told["code"]) == (404, "VIDEO_DELETED"), asked
+        assert f"POST {base}/render" in told["detail"] and f"koda final {session_id}" in told["detail"]
+    assert (await http.get(f"{base}/thumbnail")).status_code == 200
 
 
 async def test_a_link_to_a_final_that_was_deleted_has_ended_and_keeps_what_was_said(
