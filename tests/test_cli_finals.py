@@ -63,8 +63,11 @@ async def test_an_older_final_is_saved_with_the_source_that_it_was_made_of(
         assert ran.status == Exit.DONE, ran.err
         assert (folder / "video.gif").read_bytes() == VIDEO["final"] and "video.gif" in ran.out
         assert not (folder / "video.mp4").exists() and "// make it red" not in scene.read_text()
-        videos = json.loads((folder / "report.json").read_text())["videos"]
-        assert videos["video.gif"] == old and "preview.mp4" in videos
+        told = json.loads((folder / "report.json").read_text())
+        assert told["videos"]["video.gif"] == old and "preview.mp4" in told["videos"]
+        output = told["output"]
+        assert (output["jobId"], output["format"]) == (old, "gif")
+        assert (output["resolution"], output["duration"], output["fps"]) == ("1280x720", 5.0, 30)
     assert (await shell("save", session_id, "--out", "ball")).status == Exit.DONE
     assert (folder / "video.gif").exists() and "// make it red" in scene.read_text(), "asked for as a gif the last time"
     assert json.loads((folder / "report.json").read_text())["videos"]["video.gif"] != old
@@ -82,6 +85,19 @@ async def test_who_names_a_final_that_is_not_there_is_told_what_is(
     none = await previewed(koda, client)
     ran = await shell("save", none, "--final", "1")
     assert ran.status == Exit.NOT_FOUND and f"has no final video; render one with: koda final {none}" in ran.err
+
+
+async def test_a_final_that_was_chosen_and_is_gone_is_an_error_and_what_was_saved_before_stays(
+    koda: World, shell: Shell, client: KodaClient
+) -> None:
+    session_id, (old, _) = await made(koda, client, "gif", "mp4")
+    folder = shell.folder / "ball"
+    assert (await shell("save", session_id, "--out", "ball")).status == Exit.DONE
+    before = {path: path.stat().st_ino for path in folder.rglob("*")}
+    await koda.storage.delete(video_key("local", old, "gif"))  # as if it were deleted once it was chosen
+    ran = await shell("save", session_id, "--final", old, "--out", "ball")
+    assert ran.status == Exit.NOT_FOUND and f"final video {old} of session {session_id}" in ran.err
+    assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
 
 async def test_what_is_left_of_both_videos_is_saved(koda: World, shell: Shell, client: KodaClient) -> None:

@@ -23,7 +23,7 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.content import CONTENT_LEASE, after_removal
 from koda_ray.state.keys import bundle_key, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.locks import holding
-from koda_ray.state.records import JobRecord, SessionRecord
+from koda_ray.state.records import OWED_STATUSES, JobRecord, SessionRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -73,21 +73,27 @@ async def remove_render(job: JobRecord, *, store: Store, storage: Storage) -> No
     await store.delete_job(job.id, user_id=job.user_id)
 
 
-async def remove_final(job: JobRecord, *, store: Store, storage: Storage) -> None:
+async def remove_final(job: JobRecord, *, store: Store, storage: Storage) -> bool:
     """Remove a session's final video that nobody works on any more: its row, then its files.
 
-    The row goes first: what no row shows from then on, no session that is made of this one can come to show, so that
-    files stay which another session shows by then. What this is cut off before, the sweep finds: results without a row.
+    The row goes first, and not amid a fork of the session (`Store.delete_job`): what no row shows from then on, no
+    session that is made of this one can come to show, so that files stay which another session shows by then. What
+    this is cut off before, the sweep finds: results without a row.
+
+    Returns:
+        Whether it was removed: not where it is gone already, or where somebody works on it again.
 
     Raises:
         KodaError: Something could not be removed.
     """
-    await store.delete_job(job.id, user_id=job.user_id)
+    if not await store.delete_job(job.id, user_id=job.user_id, unless=OWED_STATUSES):
+        return False
     shown: set[str] = set()
     async for other in each_job(store, job.user_id):
         shown |= results_of(other)
     for prefix in results_of(job) - shown:
         await storage.delete_prefix(prefix)
+    return True
 
 
 async def remove_asset(asset_id: str, user_id: str, *, store: Store, storage: Storage) -> None:

@@ -28,7 +28,7 @@ from koda_ray.console.text import slug
 from koda_ray.console.view import View
 from koda_ray.destinations import check_destination, not_written
 from koda_ray.errors import InvalidInput, InvalidPath, NotFound
-from koda_ray.types import FinalFormat, NodeState, now
+from koda_ray.types import FinalFormat, NodeState, Output, now
 from koda_ray.wire import RenderSummary, VersionView
 
 __all__ = ["Saved", "check_folder", "has_something", "report", "save", "usual_folder"]
@@ -65,6 +65,7 @@ class _Wanted:
     extension: str
     duration_s: float | None
     preview: str | None
+    is_chosen: bool = False
     has_source: bool = True
     checkpoint: str | None = None
 
@@ -89,6 +90,7 @@ class _Wanted:
             extension=final.format or "mp4",
             duration_s=final.duration,
             preview=None if version is None else version.job_id,
+            is_chosen=True,
             has_source=checkpoint is not None,
             checkpoint=checkpoint,
         )
@@ -145,7 +147,7 @@ async def save(
 
     Raises:
         InvalidInput: The folder has files of these names that no save of ours left there.
-        NotFound: The session is gone, or no video of it is kept any more.
+        NotFound: The session is gone, or no video of it is kept any more, or not the final one that was named.
         StorageError: The folder cannot be written to; what was made is kept, and the message says how to get it.
     """
     state = (await client.session(view.session_id)).state
@@ -156,7 +158,7 @@ async def save(
         fetched = await asyncio.to_thread(_folder_for_fetching, folder)
         try:
             saved = await _fetch(client, view, wanted, fetched, on_bytes)
-            await _write_report(client, view, state, saved)
+            await _write_report(client, view, state if final is None else _of_final(state, final), saved)
             saved.folder = folder
             await asyncio.to_thread(_put_in_place, fetched, folder)
             return saved
@@ -173,8 +175,16 @@ async def _fetch(
     for name, job, tell in ((f"video.{wanted.extension}", wanted.final, on_bytes), (_PREVIEW, wanted.preview, None)):
         if job is not None:
             # a final is its person's to delete, and a preview goes some time after there is a final
-            with suppress(NotFound):
+            try:
                 saved.files[name] = await client.download(session_id, folder / name, job=job, on_bytes=tell)
+            except NotFound as error:
+                if wanted.is_chosen and job == wanted.final:
+                    raise NotFound(
+                        f"final video {job} of session {session_id} is not kept any more, so nothing was saved; see "
+                        f"what is with: koda finals {session_id}",
+                        code="VIDEO_DELETED",
+                    ) from error
+            else:
                 saved.jobs[name] = job
     if not saved.jobs:
         raise NotFound(
@@ -188,6 +198,14 @@ async def _fetch(
     if wanted.has_source:
         saved.source_files = await _source(client, session_id, folder / _SOURCE, wanted.checkpoint)
     return saved
+
+
+def _of_final(state: NodeState, final: RenderSummary) -> NodeState:
+    """Return a session as it was finished with a final video that was chosen."""
+    names = ("video_url", "thumbnail_url", "duration", "file_size", "format", "transparent", "fps")
+    told = {name: getattr(final, name) for name in names}
+    size = None if final.width is None else f"{final.width}x{final.height}"
+    return state.model_copy(update={"output": Output(job_id=final.id, resolution=size, **told)})
 
 
 async def _version_of(client: KodaClient, view: View, final: RenderSummary) -> VersionView | None:

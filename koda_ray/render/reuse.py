@@ -54,11 +54,16 @@ async def made_before(storage: RetryingStorage, *, user_id: str, film: str, job_
             for key in await storage.list(old):
                 if key != report_key(user_id, before):
                     await storage.copy(key, new + key.removeprefix(old))
+        keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
+        # the other may be deleted amid this: what was listed then is not all of it
+        if await storage.size(keys["video_key"]) != result.size_bytes or not await storage.exists(
+            keys["thumbnail_key"]
+        ):
+            return None
     except (NotFound, ValueError, KeyError, TypeError):
         return None
     report["madeBefore"] = before
     await storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode())
-    keys = {name: new + getattr(result, name).removeprefix(old) for name in ("video_key", "thumbnail_key")}
     result = replace(result, report=report, **keys)
     # the newest copy is the one to give next: the older may be deleted, or go because nobody uses it
     await note_made(storage, user_id=user_id, film=film, job_id=job_id, result=result)

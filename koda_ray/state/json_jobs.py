@@ -213,16 +213,18 @@ class JsonJobs:
 
         await self._database.write(work, lambda _: self._notifier.notify(job.id) if events or charges else None)
 
-    async def delete_job(self, job_id: str, *, user_id: str) -> None:
-        """Remove a job with its chunks and events; nothing happens when it is not there, or another user's."""
+    async def delete_job(self, job_id: str, *, user_id: str, unless: Collection[JobStatus] = ()) -> bool:
+        """Remove a job with its chunks and events; see `Store.delete_job`."""
 
-        def work(change: Transaction) -> None:
+        def work(change: Transaction) -> bool:
             row = change.tables.get("jobs", job_id)
-            if row is not None and row["user_id"] == words(user_id):
-                remove_charges(change, user_id, job_id)
-                remove_job(change, job_id)
+            if row is None or row["user_id"] != words(user_id) or row["status"] in unless:
+                return False
+            remove_charges(change, user_id, job_id)
+            remove_job(change, job_id)
+            return True
 
-        await self._database.write(work, lambda _: self._notifier.notify(job_id))
+        return await self._database.write(work, lambda removed: self._notifier.notify(job_id) if removed else None)
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:
         """Read a job's chunk rows by unit."""

@@ -39,6 +39,7 @@ __all__ = ["SqlJobs", "put_chunks", "put_job", "renders_in_turn"]
 
 _J = schema.jobs.c
 _L = schema.locks.c
+_S = schema.sessions.c
 _ROOM = "renders"
 """The row of `locks` that whoever counts renders holds meanwhile."""
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
@@ -253,18 +254,25 @@ class SqlJobs:
 
         await self._database.write(work, lambda _: self._notifier.notify(job.id) if events or charges else None)
 
-    async def delete_job(self, job_id: str, *, user_id: str) -> None:
-        """Remove a job with its chunks and events; nothing happens when it is not there, or another user's."""
-        mine = select(_J.id).where(_J.id == job_id, _J.user_id == user_id)
+    async def delete_job(self, job_id: str, *, user_id: str, unless: Collection[JobStatus] = ()) -> bool:
+        """Remove a job with its chunks and events; see `Store.delete_job`."""
+        which = (_J.id == job_id, _J.user_id == user_id)
+        row = select(_J.id).where(*which, _J.status.not_in(unless)).with_for_update()
+        of = select(_J.session_id).where(*which)
+        # what a fork of the session locks too, before it reads the jobs
+        lock = update(schema.sessions).where(_S.id.in_(of)).values(rev=_S.rev)
 
-        def work(connection: Connection) -> None:
-            if connection.execute(mine.with_for_update()).first() is not None:
-                remove_charges(self._database, connection, user_id, job_id)
-            connection.execute(delete(schema.events).where(schema.events.c.stream_id.in_(mine)))
-            connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(mine)))
-            connection.execute(delete(schema.jobs).where(_J.id == job_id, _J.user_id == user_id))
+        def work(connection: Connection) -> bool:
+            connection.execute(lock)
+            if connection.execute(row).first() is None:
+                return False
+            remove_charges(self._database, connection, user_id, job_id)
+            connection.execute(delete(schema.events).where(schema.events.c.stream_id == job_id))
+            connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id == job_id))
+            connection.execute(delete(schema.jobs).where(*which))
+            return True
 
-        await self._database.write(work, lambda _: self._notifier.notify(job_id))
+        return await self._database.write(work, lambda removed: self._notifier.notify(job_id) if removed else None)
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:
         """Read a job's chunk rows by unit."""

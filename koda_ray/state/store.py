@@ -469,8 +469,19 @@ class Store(
         """Note how much a job's files take; nothing happens where its row is another than this by now."""
         ...
 
-    async def delete_job(self, job_id: str, *, user_id: str) -> None:
-        """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there."""
+    async def delete_job(self, job_id: str, *, user_id: str, unless: Collection[JobStatus] = ()) -> bool:
+        """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there.
+
+        A fork of its session that is under way either has its copy of the job by then, or gets none.
+
+        Args:
+            job_id: Which.
+            user_id: Whose.
+            unless: In which states it stays as it is.
+
+        Returns:
+            Whether it was removed.
+        """
         ...
 
     async def chunks(self, job_id: str) -> list[ChunkRecord]:

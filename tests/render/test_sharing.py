@@ -217,6 +217,28 @@ async def test_a_video_made_before_is_there_at_once(storage: Storage) -> None:
         assert await storage.get(third.video_key) == await storage.get(second.video_key)
 
 
+@pytest.mark.parametrize("left", ["nothing", "thumbnail.jpg", "video.mp4"])
+async def test_a_video_that_is_deleted_while_it_is_given_again_is_made_anew(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    spec, listed = small(await put_page(storage, "plain"), duration_s=1.0), Storage.list
+    async with Counting() as executor:
+        first = await render(spec, storage, executor, "job_1")
+        video, old = await storage.get(first.video_key), first.video_key.rpartition("/")[0]
+
+        async def late(self: Storage, prefix: str = "") -> list[str]:
+            if prefix == old:  # its report has been read
+                for key in await listed(self, prefix):
+                    if not key.endswith(left):
+                        await self.delete(key)
+            return await listed(self, prefix)
+
+        monkeypatch.setattr(Storage, "list", late)
+        second = await render(spec, storage, executor, "job_2")
+    assert "madeBefore" not in second.report and second.size_bytes == first.size_bytes
+    assert await storage.get(second.video_key) == video and await storage.exists(second.thumbnail_key)
+
+
 class Away(Storage):
     """Storage that is down for so many calls of each kind, of all that it is asked for."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from koda_ray.client import KodaClient
+from koda_ray.commands import Pause
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.state.keys import render_prefix
-from koda_ray.types import RenderOptions
+from koda_ray.state.keys import render_prefix, video_key
+from koda_ray.types import Option, Question, RenderOptions
 
 from .scripted import VIDEO
 from .test_jobs import KEYS, over, previewed, under_way
@@ -87,6 +89,24 @@ async def test_where_what_is_shown_was_deleted_the_preview_is(
     assert version.final_url == f"{base}/video?job={state.output.job_id}"
 
 
+async def test_where_the_preview_is_gone_as_well_the_way_out_is_told(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id, (job,) = await made(koda, client, "mp4")
+    preview = (await client.session(session_id)).state.preview
+    assert preview is not None
+    await koda.storage.delete(video_key("local", preview.job_id, "mp4"))  # as it goes after a while
+    base = f"/v1/sessions/{session_id}"
+    assert (await http.get(f"{base}/video")).status_code == 200
+    await client.delete_final(session_id, job)
+    for asked in ("video", "video?kind=preview", f"video?job={preview.job_id}", "media"):
+        answer = await http.get(f"{base}/{asked}")
+        told = answer.json()
+        assert (answer.status_code, told["code"]) == (404, "VIDEO_DELETED"), asked
+        assert f"POST {base}/render" in told["detail"] and f"koda final {session_id}" in told["detail"]
+    assert (await http.get(f"{base}/thumbnail")).status_code == 200
+
+
 async def test_a_link_to_a_final_that_was_deleted_has_ended_and_keeps_what_was_said(
     koda: World, client: KodaClient, http: httpx.AsyncClient
 ) -> None:
@@ -124,6 +144,45 @@ async def test_a_final_that_is_being_rendered_is_to_be_cancelled_first(koda: Wor
     assert await over(client, job.id) == "cancelled"
     await client.delete_final(session_id, job.id)
     assert (await until(client, session_id, "preview")).output is None
+
+
+async def test_a_final_that_its_session_goes_on_with_stays(koda: World, client: KodaClient) -> None:
+    session_id = await previewed(koda, client)
+    koda.directory.fails = {"render_final": "the page was silent"}
+    await client.render(session_id, RenderOptions())
+    await until(client, session_id, "error")
+    (job,) = (await client.jobs(session_id)).jobs[:1]
+    assert (job.kind, job.status) == ("final", "failed")
+    with pytest.raises(Conflict, match=f"retry it .POST /v1/sessions/{session_id}/retry"):
+        await client.delete_final(session_id, job.id)
+    koda.directory.hold = {"render_final"}
+    await client.retry(session_id)
+    question = Question(text="May it cost more?", reason="budget", options=(Option(id="stop", label="Stop"),))
+    await koda.directory.move(session_id, Pause(question, "cost", session_id, 1_000_000, 2_000_000))
+    assert (await client.session(session_id)).state.paused is not None
+    with pytest.raises(Conflict, match=f"cancel it first .POST /v1/sessions/{session_id}/cancel"):
+        await client.delete_final(session_id, job.id)
+    await client.cancel(session_id)
+    await client.delete_final(session_id, job.id)
+    with pytest.raises(NotFound):
+        await client.job(job.id)
+
+
+async def test_a_final_that_is_rendered_again_the_moment_it_is_deleted_stays(
+    koda: World, client: KodaClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id, (job,) = await made(koda, client, "mp4")
+    delete = koda.store.delete_job
+
+    async def late(*of: Any, **how: Any) -> bool:
+        row = await koda.store.get_job(job)
+        await koda.directory.tell(replace(row, status="running"))
+        return await delete(*of, **how)
+
+    monkeypatch.setattr(koda.store, "delete_job", late)
+    with pytest.raises(Conflict, match="cancel it first"):
+        await client.delete_final(session_id, job)
+    assert await koda.storage.list(render_prefix("local", job)) != []
 
 
 async def test_what_a_session_that_was_made_of_this_one_shows_stays_until_that_lets_it_go(

@@ -14,12 +14,15 @@ from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
 from koda_ray.state import schema
 from koda_ray.state.charges import Accrue, Reserve, Settle
+from koda_ray.state.past import ForkedSession, Past
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.sql_charges import close_charges, enter_charges
+from koda_ray.state.store import Store
 from tests.books import check_sums
 from tests.state import records
 from tests.state.conformance.connecting import connecting
+from tests.state.conformance.history import forked
 from tests.state.store_conformance import Connect, StoreConformance, active_session
 
 
@@ -86,3 +89,38 @@ class TestPostgres(StoreConformance):
         assert charge.status == "settled"
         assert charge.spent == {"render_ms": 700 if first == "settles" else 400}
         await check_sums(one, "ann", mine.id)
+
+    async def test_a_job_is_not_deleted_amid_a_fork_that_has_read_it(self, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        mine = await active_session(one)
+        job = records.job(of=mine)
+        await one.commit(mine.id, mine.epoch, Batch(jobs=[job]))
+        read, may_go_on = threading.Event(), threading.Event()
+
+        def plan(past: Past) -> ForkedSession:
+            read.set()
+            assert may_go_on.wait(60)
+            return forked(past)
+
+        fork = asyncio.create_task(one.fork(mine.id, user_id="ann", point=None, key="f", body={}, plan=plan))
+        assert await asyncio.to_thread(read.wait, 60)
+
+        async def deleted() -> list[str]:
+            assert await two.delete_job(job.id, user_id="ann")
+            return await two.job_ids("ann")
+
+        deletion = asyncio.create_task(deleted())
+        await _somebody_waits(two)
+        may_go_on.set()
+        made, _ = await fork
+        (copy,) = await one.list_jobs(session_id=made.id)
+        assert await deletion == [copy.id]
+
+
+async def _somebody_waits(store: Store) -> None:
+    assert isinstance(store, SqlStore)
+    here = "datname = current_database() AND wait_event_type = 'Lock'"
+    waits, deadline = text(f"SELECT count(*) FROM pg_stat_activity WHERE {here}"), time.monotonic() + 60
+    while not await store.database.read(lambda connection: connection.execute(waits).scalar_one()):
+        assert time.monotonic() < deadline, "nobody waits"
+        await asyncio.sleep(0.02)

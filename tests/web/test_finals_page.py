@@ -183,6 +183,24 @@ async def test_a_gif_is_seen_as_it_moves_rests_when_asked_and_gives_way_to_its_p
         await expect(gif).to_be_visible()
 
 
+async def test_a_final_that_was_deleted_elsewhere_is_told_to_be(
+    koda: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (64, 36), "#123456").save(shown := io.BytesIO(), "GIF")
+    monkeypatch.setitem(VIDEO, "final", shown.getvalue())
+    async with KodaClient(koda.url) as client, looking(browser, koda.url) as page:
+        session_id, (before, last) = await made(koda, client, "mp4", "gif")
+        await page.emulate_media(reduced_motion="reduce")
+        await page.goto(f"{koda.url}/s/{session_id}")
+        await expect(page.get_by_role("region", name="Rendered before")).to_be_visible()
+        for job in (before, last):
+            await client.delete_final(session_id, job)
+        await page.get_by_role("button", name="Play the gif").click()
+        await expect(page.get_by_role("heading", name="Its finished video was deleted")).to_be_visible()
+        await expect(page.get_by_text("This is the preview: the finished video was deleted.")).to_be_visible()
+        await expect(page.get_by_role("region", name="Rendered before")).to_have_count(0)
+
+
 async def test_a_finished_video_is_compared_with_its_preview_and_with_another(
     koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

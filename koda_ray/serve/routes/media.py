@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
@@ -70,7 +71,10 @@ async def video(request: Request, row: OwnSession, deps: Deps, asked: Annotated[
         video_of(found, f"{row.id}-{found.kind}", download=asked.download),
         redirects=deps.settings.redirects_to_bucket and not asked.here,
     )
-    return await blob_response(request, deps.storage, video_key_of(found), shown)
+    try:
+        return await blob_response(request, deps.storage, video_key_of(found), shown)
+    except NotFound as error:
+        raise _deleted(row, f"the {found.kind} video of session {row.id} that job {found.id} made") from error
 
 
 @router.get(
@@ -90,7 +94,7 @@ async def thumbnail(
     download: Download = False,
 ) -> Response:
     """Send the picture that stands for the video."""
-    found = await finished_render(deps, row, kind, job)
+    found = await finished_render(deps, row, kind, job, file_of=picture_of)
     shown = Representation(
         media_type="image/jpeg", etag=f"{found.id}.jpg", filename=f"{row.id}-{found.kind}.jpg", download=download
     )
@@ -117,23 +121,30 @@ async def picture(request: Request, row: OwnSession, deps: Deps, digest: Digest)
     )
 
 
-async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id: str | None) -> JobRecord:
-    """Find the render that is meant: a job by its id, else the newest video of the kind that is there."""
+async def finished_render(
+    deps: ApiDeps,
+    row: SessionRecord,
+    kind: Kind,
+    job_id: str | None,
+    *,
+    file_of: Callable[[JobRecord], str] | None = None,
+) -> JobRecord:
+    """Find the render that is meant: a job by its id, else the newest video of the kind that is there.
+
+    ``file_of`` says which file of a preview has to be there still; the video where it is left out.
+    """
     if job_id is not None:
         job = await deps.store.get_job(job_id, user_id=row.user_id)
     else:
-        job = await _shown(deps, row, kind)
+        job = await _shown(deps, row, kind, file_of or video_key_of)
     if job is not None and job.session_id != row.id:
         raise NotFound(f"session {row.id} has no render job {job_id!r}")
     if job is not None and job.status == "succeeded":
         return job
     if job is None and kind != "preview" and _final_of(row) is not None:
-        raise NotFound(
-            f"the final video of session {row.id} was deleted; render it again (POST /v1/sessions/{row.id}/render), or "
-            f"name another one by its job (GET /v1/renders?session={row.id}&kind=final)",
-            code="VIDEO_DELETED",
-            context={"phase": row.state.phase},
-        )
+        raise _deleted(row, f"the final video of session {row.id}")
+    if job is None and row.state.preview is not None:
+        raise _deleted(row, f"the preview of session {row.id}")
     what = "video" if kind is None else f"{kind} video"
     under_way = f", {row.owes} is under way" if row.owes else ""
     raise NotFound(
@@ -145,17 +156,31 @@ async def finished_render(deps: ApiDeps, row: SessionRecord, kind: Kind, job_id:
     )
 
 
-async def _shown(deps: ApiDeps, row: SessionRecord, kind: Kind) -> JobRecord | None:
-    """Find what a session shows: its final video, and where that was deleted, or there is none, its preview."""
-    preview = row.state.preview
-    named = [
-        None if kind == "preview" else _final_of(row),
-        None if kind == "final" or preview is None else preview.job_id,
-    ]
-    for job_id in named:
-        if job_id is not None:
-            with suppress(NotFound):
-                return await deps.store.get_job(job_id, user_id=row.user_id)
+def _deleted(row: SessionRecord, what: str) -> NotFound:
+    return NotFound(
+        f"{what} was deleted; render it again (POST /v1/sessions/{row.id}/render, or: koda final {row.id}), or name "
+        f"another one by its job (GET /v1/renders?session={row.id}&kind=final)",
+        code="VIDEO_DELETED",
+        context={"phase": row.state.phase},
+    )
+
+
+async def _shown(
+    deps: ApiDeps, row: SessionRecord, kind: Kind, file_of: Callable[[JobRecord], str]
+) -> JobRecord | None:
+    """Find what a session shows: its final video, and where that was deleted, or there is none, its preview.
+
+    A preview's video goes some time after there is a final one, and its row stays.
+    """
+    final = None if kind == "preview" else _final_of(row)
+    if final is not None:
+        with suppress(NotFound):
+            return await deps.store.get_job(final, user_id=row.user_id)
+    if kind == "final" or row.state.preview is None:
+        return None
+    with suppress(NotFound):
+        job = await deps.store.get_job(row.state.preview.job_id, user_id=row.user_id)
+        return job if job.status != "succeeded" or await deps.storage.exists(file_of(job)) else None
     return None
 
 

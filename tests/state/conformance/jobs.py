@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.state.records import Batch, RendersSought
+from koda_ray.state.records import OWED_STATUSES, Batch, RendersSought
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -92,10 +92,10 @@ class JobConformance:
             assert len(await store.list_renders("ann", sought)) == wanted, sought
         job = await store.claim_job("job_a_1", lease_until=now() + SOON)
         await store.update_job(job, chunks=[records.chunk(job, 0)], events=[say("x")])
-        await store.delete_job(job.id, user_id="bob")
-        assert await store.get_job(job.id) == job
-        for _ in range(2):
-            await store.delete_job(job.id, user_id="ann")
+        assert not await store.delete_job(job.id, user_id="bob")
+        assert not await store.delete_job(job.id, user_id="ann", unless=OWED_STATUSES)
+        assert await store.get_job(job.id) == job and len(await store.chunks(job.id)) == 1
+        assert [await store.delete_job(job.id, user_id="ann", unless=("queued",)) for _ in range(2)] == [True, False]
         assert await store.chunks(job.id) == [] and await store.events(job.id) == []
         with pytest.raises(NotFound):
             await store.update_job(job)

@@ -1,3 +1,4 @@
+import { useQueryClient } from '@tanstack/react-query';
 import { CircleDashed, Film, ImagePlay, Radio } from 'lucide-react';
 import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
@@ -24,7 +25,13 @@ interface Props {
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a storyboard. */
 export function Stage({ session, progress, thinking, version, versions }: Props) {
   const { state } = session;
+  const client = useQueryClient();
   const [gone, setGone] = useState('');
+  const lose = (jobId: string | null | undefined) => {
+    setGone(jobId ?? '');
+    // it was deleted elsewhere, which no event tells
+    for (const queryKey of [['session', session.id], ['finals', session.id]]) void client.invalidateQueries({ queryKey });
+  };
   const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
   const [wasAlone, setWasAlone] = useState(false);
   const [byFrames, setByFrames] = useState(false);
@@ -55,7 +62,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isPinned = Boolean(state.owes) && todos.length > 0;
   const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
-  const aside = !made
+  const aside = !made || gone === made.jobId
     ? 'the finished video was deleted.'
     : gif
       ? byFrames && 'the gif itself has no frames to go through here.'
@@ -70,7 +77,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           src={`/v1/sessions/${session.id}/video?job=${gif.jobId}&here=true`}
           still={`/v1/sessions/${session.id}/thumbnail?job=${gif.jobId}`}
           wide={wide}
-          gone={() => setGone(gif.jobId ?? '')}
+          gone={() => lose(gif.jobId)}
         />
       ) : isThere ? (
         <Video
@@ -86,7 +93,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           sprites={spritesOf(session.id, state.preview?.jobId, shown.jobId)}
           stale={isOld ? (now ? `v${now} — v${next} is being made` : 'As it was before; a new one is being made') : undefined}
           tools={live}
-          gone={() => setGone(shown.jobId ?? '')}
+          gone={() => lose(shown.jobId)}
         />
       ) : made && !final ? (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>

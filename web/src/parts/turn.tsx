@@ -289,7 +289,7 @@ function Result({ session, send, busy }: Props) {
             </Link>
           )}
           {shown && (
-            <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place." deleted={() => deleted(finalName(shown))} />
+            <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place, where that is still kept." deleted={() => deleted(finalName(shown))} />
           )}
         </>
       ) : (
