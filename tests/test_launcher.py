@@ -190,19 +190,19 @@ def test_a_changed_lock_installs_again_and_nothing_else(set_up_once: Copy) -> No
 
 def test_uv_installs_from_the_index_of_pip_and_where_it_cannot_pip_does(set_up_once: Copy) -> None:
     uv = set_up_once.root / ".koda" / "venv" / "bin" / "uv"
-    told = set_up_once.root / "told"
+    told, index = set_up_once.root / "told", "http://ann:secret@127.0.0.1:9/simple"
     for status in (0, 1):
         uv.write_text(f'#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" >>{told}\nexit {status}\n')
         uv.chmod(0o755)
         with (set_up_once.root / "requirements.lock").open("a") as plain:
             plain.write("# changed\n")
         (set_up_once.root / ".koda" / "log" / "python.log").unlink()
-        done = set_up_once.run("setup", PIP_INDEX_URL="http://ann:secret@127.0.0.1:9/simple")
+        done = set_up_once.run("setup", PIP_INDEX_URL=index)
         assert done.returncode == 0 and "[2/5] Python packages done" in done.stderr, done.stderr
         log = (set_up_once.root / ".koda" / "log" / "python.log").read_text()
         assert ("-m pip install" in log) == bool(status) and "secret" not in log
     asked = told.read_text().splitlines()
-    assert len(asked) == 2 and all(each.startswith("http://ann:secret@127.0.0.1:9/simple pip install ") for each in asked)
+    assert len(asked) == 2 and all(each.startswith(f"{index} pip install ") for each in asked)
     assert all("--require-hashes --only-binary :all: -r" in each for each in asked)
     uv.unlink()
 
