@@ -11,6 +11,8 @@ import re
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import tiers
+
 __all__ = ["Groups", "arrange", "group_of"]
 
 _SHARED = (
@@ -19,6 +21,8 @@ _SHARED = (
     (re.compile(r"^tests/template/"), "template"),
 )
 _HEAVY = ("ray", "browser", "sandbox", "needs")
+_PROGRAMS = re.compile(r"^tests/(test_(cli|doctor|floors|launcher|leaks|readme)|faults/|agent/test_crashes)")
+"""Files whose tests start programs of ours, or read all of the project."""
 
 
 def group_of(nodeid: str) -> str:
@@ -30,10 +34,17 @@ def arrange(items: list[pytest.Item]) -> None:
     """Put the groups that take longest first; within a group the order stays."""
     weights: dict[str, int] = {}
     for item in items:
-        heavy = any(item.get_closest_marker(name) for name in _HEAVY)
         group = group_of(item.nodeid)
-        weights[group] = weights.get(group, 0) + (25 if heavy else 1)
+        weights[group] = weights.get(group, 0) + _weight(item)
     items.sort(key=lambda item: -weights[group_of(item.nodeid)])
+
+
+def _weight(item: pytest.Item) -> int:
+    """About how long a test takes, in thirtieths of a second."""
+    if tiers.may_be_long(item):
+        return 1000
+    is_heavy = any(item.get_closest_marker(name) for name in _HEAVY) or _PROGRAMS.match(item.nodeid)
+    return 25 if is_heavy else 1
 
 
 class Groups(LoadScopeScheduling):
