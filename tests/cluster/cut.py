@@ -397,6 +397,7 @@ async def main(loss: str, times: str = "1") -> None:
             "KODA_SIGNING_KEY": KEY,
             "KODA_JANITOR_S": "0.5",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+            "RAY_worker_niceness": "0",  # as ready to work as whatever else this machine does, which is none of it
         }
         env = dict(os.environ)
         head = CutMachine.head(env)

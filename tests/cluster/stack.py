@@ -21,7 +21,7 @@ from tests import postgres
 from tests.seaweed import SeaweedFS
 
 API = "http://127.0.0.1:8420"
-_IN_TIME_S = 150.0
+_IN_TIME_S = 300.0
 _ASK = """
 import json, ray
 ray.init("auto", log_to_driver=False, logging_level="ERROR")
@@ -38,7 +38,9 @@ class Node:
         home.mkdir()
         said = {key: str(value) for key, value in service["environment"].items() if value is not None}
         named = {key: value.replace("/var/lib/koda", str(home)) for key, value in said.items()}
-        self._environment = {**os.environ, **named, **changed, "KODA_DATA_DIR": str(home)}
+        # its workers are as ready to work as whatever else this machine does, which is none of it
+        own = {"KODA_DATA_DIR": str(home), "RAY_worker_niceness": "0"}
+        self._environment = {**os.environ, **named, **changed, **own}
         koda = f"{sys.executable} -P -m koda_ray serve"
         self._command = [word.replace("koda serve", koda) for word in service["command"]]
         self.process = self._start()

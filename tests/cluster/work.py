@@ -17,7 +17,9 @@ from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE
 from koda_ray.actors.janitor_host import JANITOR, keep_janitor
 from koda_ray.actors.leased_job import OVER, row_spec
+from koda_ray.actors.owed_waker import OwedWaker
 from koda_ray.actors.parts import sandbox_provider
+from koda_ray.actors.waking import WakingPace
 from koda_ray.config import Settings
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.options import JobOptions
@@ -57,6 +59,7 @@ class World:
         self.storage = Storage.from_settings(settings)
         self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
         self._said: dict[str, dict[str, str]] = {}
+        self._renders = 0
 
     async def _sandboxes(self) -> SandboxProvider:
         return sandbox_provider(self.settings, deployment=await self.store.deployment())
@@ -102,9 +105,15 @@ class World:
         return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
 
     async def render(self, size: tuple[int, int] = SMALL) -> str:
-        """Make a render that is under way; the larger, the longer it takes."""
+        """Make a render that is under way, other than those before, whose videos would be given again.
+
+        Args:
+            size: The larger, the longer it takes.
+        """
         bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
-        options = JobOptions.from_json({"duration_s": DURATION_S, "fps": str(FPS), "size": list(size)})
+        self._renders += 1
+        duration_s = DURATION_S - (self._renders - 1) / FPS
+        options = JobOptions.from_json({"duration_s": duration_s, "fps": str(FPS), "size": list(size)})
         job = JobRecord(
             id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
             spec=row_spec(bundle=bundle, entry="index.html", options=options), status="queued",
@@ -152,7 +161,10 @@ async def at_work(
         size: The render's.
     """
     ends = asyncio.Event()
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends))
+    pace = WakingPace(first_pause_s=world.settings.janitor_s)
+    wakes = world.directory.wake, world.directory.wake_render
+    waker = OwedWaker(world.store, wake=wakes[0], wake_render=wakes[1], pace=pace)
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker))
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()
