@@ -2,8 +2,7 @@
 
 A session sleeps through nothing, nor does a page render: one that owes work and whose lease has run out is
 activated, whoever let it fall and however often the cluster's head was started anew. So is one that left files in a
-sandbox, since nobody else saves them. However many cannot be woken, the others' turns come (`waking`): each look goes
-on after the session that the last one ended with.
+sandbox, since nobody else saves them. However many cannot be woken, the others' turns come (`owed_waker`).
 
 What can be seen on one machine only is cleared there, by its `reaper`: on this one and, in `rounds`, on every other.
 """
@@ -14,17 +13,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from koda_ray.actors.chores import logged
 from koda_ray.actors.janitor_round import JanitorRound
+from koda_ray.actors.owed_waker import OwedWaker
 from koda_ray.actors.reaper import Reaped, Reaper
-from koda_ray.actors.waking import WAKE_S, Waking, WakingPace, in_turn
+from koda_ray.actors.waking import WAKE_S, Waking, WakingPace
 from koda_ray.config import Settings
 from koda_ray.events import EPHEMERAL_KEPT
 from koda_ray.logs import get_logger
-from koda_ray.metrics import COST, LOOKS, OWED, SESSIONS, MetricsSink, NoMetrics
-from koda_ray.state.records import OwedWork, SessionRecord
+from koda_ray.metrics import COST, SESSIONS, MetricsSink, NoMetrics
+from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import now
 
@@ -34,7 +34,6 @@ CLEAR_S = 60.0
 """Between two clearings, in seconds."""
 CHARGES_OPEN = timedelta(hours=6)
 """What was reserved and not touched for so long belongs to a process that is gone: nothing that goes on is so quiet."""
-_OWED_AT_ONCE = 1_000
 _log = get_logger()
 
 
@@ -87,11 +86,11 @@ class Janitor:
         self._reaper = reaper
         self._settings = settings
         pace = WakingPace(first_pause_s=settings.janitor_s, limit_s=wake_s)
-        self._sessions = Waking("session_id", chores.wake, pace)
+        self._waker = OwedWaker(
+            store, wake=chores.wake, wake_render=chores.wake_render, pace=pace, metrics=self._metrics
+        )
         end, said = chores.passivate, ("had a discarded session end", "could not end a discarded session")
         self._ending = None if end is None else Waking("session_id", end, pace, said=said)
-        self._renders = None if chores.wake_render is None else Waking("job_id", chores.wake_render, pace)
-        self._after: tuple[datetime, str] | None = None
         self._last = JanitorRound()
 
     async def run(self) -> None:
@@ -117,48 +116,23 @@ class Janitor:
     async def close(self) -> None:
         """Stop waking; may be called twice."""
         ending = [] if self._ending is None else [self._ending]
-        await asyncio.gather(*(waking.close() for waking in (*self._all, *ending)))
-
-    @property
-    def _all(self) -> list[Waking]:
-        return [waking for waking in (self._sessions, self._renders) if waking is not None]
+        await asyncio.gather(*(each.close() for each in (self._waker, *ending)))
 
     @property
     def waking(self) -> int:
         """How many are being woken now."""
-        return sum(waking.count for waking in self._all)
+        return self._waker.count
 
     @property
     def last(self) -> JanitorRound:
         """What it did last."""
-        return replace(self._last, waking=self.waking, failing=sum(waking.failing for waking in self._all))
+        return replace(self._last, waking=self.waking, failing=self._waker.failing)
 
     async def wake_owed(self) -> list[str]:
-        """Begin to activate sessions and renders that owe work, that nobody holds, and whose pause is over.
-
-        Returns:
-            The ids of those that this call has begun with; waking them goes on in the background.
-        """
-        found = await self._store.owed(now(), limit=_OWED_AT_ONCE, after=self._after)
+        """Begin to activate what owes work; see `OwedWaker.look`."""
+        begun = await self._waker.look()
         self._last = replace(self._last, woke_at=now())
-        self._metrics.note(LOOKS, 1)
-        for kind in ("session", "job"):
-            self._metrics.note(OWED, sum(work.kind == kind for work in found), kind=kind)
-        for waking in self._all:
-            waking.forget()
-        begun = self._wake_sessions([work for work in found if work.kind == "session"])
-        if (renders := self._renders) is not None:
-            # the longest waiting first, and no more than could be begun
-            ready = [work.id for work in found if work.kind == "job" and renders.is_ready(work.id)]
-            begun += [job_id for job_id in ready[: renders.free] if renders.begin(job_id)]
         return begun
-
-    def _wake_sessions(self, owing: Sequence[OwedWork]) -> list[str]:
-        """Begin with as many as may wait for a place, by turns of their users; the next look goes on after them."""
-        taken = owing[: max(0, _OWED_AT_ONCE - self._sessions.count)]
-        if taken:
-            self._after = (taken[-1].updated_at, taken[-1].id)
-        return [work.id for work in in_turn(taken) if self._sessions.begin(work.id)]
 
     async def _count(self) -> None:
         counted = await self._store.census(now())
@@ -192,7 +166,7 @@ class Janitor:
         if self._chores.elsewhere is not None:
             rounds += await logged(self._chores.elsewhere(), "clear other nodes") or []
         for session_id in {name for reaped in rounds for name in reaped.unsaved}:
-            self._sessions.begin(session_id)
+            self._waker.begin(session_id)
         await self._store.prune_events(now() - EPHEMERAL_KEPT)
         await self._store.close_charges(now() - CHARGES_OPEN)
         if self._chores.sweep is not None:

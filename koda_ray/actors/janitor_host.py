@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,11 +13,12 @@ import ray
 from ray.exceptions import ActorDiedError
 
 from koda_ray.actors.answering import Lost, answer_or_lost
+from koda_ray.actors.chores import logged
 from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_settings
 from koda_ray.actors.frugal import Frugal
-from koda_ray.actors.host import SESSION_OPTIONS, remote
+from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
-from koda_ray.cancellation import end_all
+from koda_ray.cancellation import end_all, finish
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
 from koda_ray.logs import get_logger
@@ -27,67 +28,127 @@ from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
 if TYPE_CHECKING:
     from koda_ray.actors.janitor import Janitor
+    from koda_ray.actors.owed_waker import OwedWaker
     from koda_ray.actors.reaper import Reaped
     from koda_ray.sandbox.base import SandboxProvider
 
-__all__ = ["JANITOR", "keep_janitor", "start_janitor"]
+__all__ = ["JANITOR", "StandIn", "keep_janitor", "start_janitor"]
 
 JANITOR = "janitor"
 _OPTIONS: dict[str, Any] = {**SESSION_OPTIONS, "name": JANITOR, "max_restarts": -1, "max_concurrency": 8}
 _AGAIN_S = 1.0
 _AGAIN_MAX_S = 30.0
 _RETRY_S = 0.1
-_KEPT_S = 5.0
+_KEPT_S = 2.0
+_LOOK_S = 1.0
 _WHY_CHARS = 300
 _log = get_logger()
 
 
-async def start_janitor(settings: Settings, *, presence: Presence | None = None) -> None:
+async def start_janitor(
+    settings: Settings, *, presence: Presence | None = None, lost: Callable[[], object] | None = None
+) -> None:
     """Make sure that the cluster has its janitor, and that this is on a machine that is there.
 
     Args:
         settings: For it.
         presence: Which nodes can be reached, where that is known already.
+        lost: Called where it or its machine is gone, before another one is started.
     """
     public, seen = public_settings(settings), presence or Presence()
     async with asyncio.timeout(CALL_TIMEOUT_S):
         while True:
-            made = _Janitor.options(**_OPTIONS, **await seen.elsewhere(SESSION_RESOURCE))
-            handle = await asyncio.to_thread(made.remote, public)
+            handle = await asyncio.to_thread(_find)
+            if handle is None:
+                made = _Janitor.options(**_OPTIONS, **await seen.elsewhere(SESSION_RESOURCE))
+                handle = await asyncio.to_thread(made.remote, public)
             try:
                 await answer_or_lost(handle.ping.remote(), partial(seen.is_lost, handle))
                 return
             except Lost:
                 _log.warning("the janitor's machine cannot be reached: another is started elsewhere")
+                if lost is not None:
+                    lost()
                 await asyncio.to_thread(_kill, handle, no_restart=True)
             except ActorDiedError:  # that one, whose name is free in a moment
+                if lost is not None:
+                    lost()
                 await asyncio.sleep(_RETRY_S)
 
 
-async def keep_janitor(settings: Settings, ends: asyncio.Event) -> None:
-    """See again and again that there is a janitor.
+def _find() -> Any | None:
+    try:
+        return _get_actor(JANITOR, namespace=NAMESPACE)
+    except ValueError:
+        return None
 
-    Several processes on several machines do: the machine of whoever started it may be the one that is lost.
+
+async def keep_janitor(settings: Settings, ends: asyncio.Event, waker: OwedWaker) -> None:
+    """See again and again that there is a janitor, and stand in for it from when it is lost until another answers.
+
+    Several processes on several machines do: the machine of whoever started it may be the one that is lost. A new one
+    takes a process of its own, beside those of all that was on the same machine: what owes work need not wait for that.
 
     Args:
         settings: For it.
         ends: Set once there need be none any more: nobody starts another from then on.
+        waker: Wakes what owes work while there is none.
     """
-    keeping = asyncio.create_task(_keep(settings))
+    stand_in, presence = StandIn(waker), Presence()
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(_KEPT_S)
+            await stand_in.until(start_janitor(settings, presence=presence, lost=stand_in.begin))
+
+    keeping = asyncio.create_task(keep())
     try:
         await ends.wait()
     finally:
-        await end_all((keeping,))
+        await finish(_end_keeping(keeping, stand_in, waker))
 
 
-async def _keep(settings: Settings) -> None:
-    presence = Presence()
-    while True:
-        await asyncio.sleep(_KEPT_S)
+async def _end_keeping(keeping: asyncio.Task[None], stand_in: StandIn, waker: OwedWaker) -> None:
+    await end_all((keeping,))
+    await stand_in.end()
+    await waker.close()
+
+
+class StandIn:
+    """Wakes what owes work while there is no janitor.
+
+    Args:
+        waker: Who does.
+    """
+
+    def __init__(self, waker: OwedWaker) -> None:
+        self._waker = waker
+        self._standing_in: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Stand in, until there is one again or `end`."""
+        if self._standing_in is None:
+            self._standing_in = asyncio.create_task(self._stand_in())
+
+    async def until(self, there: Awaitable[object]) -> None:
+        """Stand in no longer once there is one; where none could be started, go on."""
         try:
-            await start_janitor(settings, presence=presence)
+            await there
         except Exception as error:  # Ray has no class of its own for all the ways in which a call fails
             _log.info("the janitor does not answer", error=f"{type(error).__name__}: {error}"[:_WHY_CHARS])
+        else:
+            await self.end()
+
+    async def end(self) -> None:
+        """Stand in no longer; what is being woken goes on. May be called twice."""
+        if self._standing_in is not None:
+            standing_in, self._standing_in = self._standing_in, None
+            await end_all((standing_in,))
+
+    async def _stand_in(self) -> None:
+        while True:
+            await logged(self._waker.look(), "wake")
+            await asyncio.sleep(_LOOK_S)
 
 
 class _JanitorHost(Frugal):
@@ -108,6 +169,7 @@ class _JanitorHost(Frugal):
         from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
         from koda_ray.actors.reaping import look_at_disk, rounds
+        from koda_ray.actors.stale_leases import stale_leases
         from koda_ray.actors.sweep import Retention, Sweep
         from koda_ray.state.storage import Storage
 
@@ -155,11 +217,15 @@ class _JanitorHost(Frugal):
             ),
         )
         self._janitor = janitor
-        leaving = asyncio.create_task(Leaving(self._leave).run())
+        beside = [
+            asyncio.create_task(Leaving(self._leave).run()),
+            # not one of the rounds: those wait for nodes that are gone, for a head that does not know it yet
+            asyncio.create_task(stale_leases().run()),
+        ]
         try:
             await janitor.run()
         finally:
-            await end_all((leaving,))
+            await end_all(beside)
 
     def _leave(self) -> None:
         if self._leaving is None:
@@ -196,5 +262,6 @@ async def _persist(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 # Ray's own types for these are incomplete
+_get_actor = cast("Callable[..., Any]", ray.get_actor)  # pyright: ignore[reportUnknownMemberType]
 _kill = cast("Callable[..., None]", ray.kill)  # pyright: ignore[reportUnknownMemberType]
 _Janitor = remote(_JanitorHost, slots=COORDINATOR_SHARE)

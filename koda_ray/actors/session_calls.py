@@ -20,6 +20,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import ray
@@ -27,6 +28,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from koda_ray.actors.answering import Lost, answer_or_lost
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, SessionHost, session_name
+from koda_ray.config import Settings
 from koda_ray.errors import Fenced, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.render.presence import Presence
@@ -60,6 +62,7 @@ class SessionCalls:
     def __init__(self, store: Store, public: Mapping[str, object]) -> None:
         self._store = store
         self._public = dict(public)
+        self._overdue = timedelta(seconds=Settings.model_validate(self._public).lease_s / 2)
         self._handles: OrderedDict[str, tuple[int, Any]] = OrderedDict()
         self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="koda-actors")
         self.presence = Presence()
@@ -144,7 +147,12 @@ class SessionCalls:
             if is_gone := await self.presence.is_lost(handle):
                 await self.end(handle)
             return is_gone
-        if row.lease_until >= now() or (not await self.presence.is_lost(handle) and await _is_present(handle)):
+        left = row.lease_until - now()
+        if left >= timedelta(0):
+            if left < self._overdue:  # it should have been renewed by now: so that it is known once it is over
+                self.presence.glance()
+            return False
+        if not await self.presence.is_lost(handle) and await _is_present(handle):
             return False
         if await self._store.supersede(session_id, activation, at=now()):
             _log.warning("given up", session_id=session_id, host=row.host, epoch=row.epoch, activation=activation)

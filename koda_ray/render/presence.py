@@ -28,7 +28,7 @@ from koda_ray.render.fitness import unfit_nodes
 __all__ = ["Presence", "without"]
 
 _FRESH_S = 2.0
-_CONNECT_S = 2.0
+_CONNECT_S = 1.5
 _TRIES = 2
 _HEAD_S = 2.0
 _AT_ONCE = 8
@@ -62,13 +62,24 @@ class Presence:
 
     async def absent(self) -> frozenset[str]:
         """Return Ray's ids of nodes that it takes for alive and that cannot be reached; as known with its head away."""
-        if time.monotonic() - self._looked_at >= _FRESH_S:
-            if self._looking is None or self._looking.done():
-                # a context of its own: Ray would cancel with the request that asks first what others wait for, too
-                look = asyncio.get_running_loop().create_task(self._look(), context=contextvars.Context())
-                self._looking = look
-            await asyncio.shield(self._looking)
+        looking = self.glance()
+        if looking is not None:
+            await asyncio.shield(looking)
         return self._absent
+
+    def glance(self) -> asyncio.Task[None] | None:
+        """Begin to look, for whoever will ask soon: that takes seconds where a node does not answer.
+
+        Returns:
+            The look; None where what is known is fresh.
+        """
+        if time.monotonic() - self._looked_at < _FRESH_S:
+            return None
+        if self._looking is None or self._looking.done():
+            # a context of its own: Ray would cancel with the request that asks first what others wait for, too
+            self._looking = asyncio.get_running_loop().create_task(self._look(), context=contextvars.Context())
+            self._looking.add_done_callback(lambda look: look.cancelled() or look.exception())  # it may be for nobody
+        return self._looking
 
     async def elsewhere(self, resource: str, environment: str = "") -> dict[str, Any]:
         """Return the options with which Ray puts something on nodes that can be reached, where others offer that, too.

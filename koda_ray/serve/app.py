@@ -28,8 +28,10 @@ from koda_ray.actors.directory import RayDirectory, public_settings
 from koda_ray.actors.eyes import RayEyes
 from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, await_session_slots
 from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
+from koda_ray.actors.owed_waker import OwedWaker
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
+from koda_ray.actors.waking import WakingPace
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.cancellation import end_all
 from koda_ray.config import REPO_ROOT, SERVER_OWNED, Settings, env_file
@@ -167,7 +169,13 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
         await store.open()
-        keeping = asyncio.create_task(keep_janitor(settings, deps.draining))
+        waker = OwedWaker(
+            store,
+            wake=directory.wake,
+            wake_render=directory.wake_render,
+            pace=WakingPace(first_pause_s=settings.janitor_s),
+        )
+        keeping = asyncio.create_task(keep_janitor(settings, deps.draining, waker))
         try:
             yield
         finally:

@@ -16,6 +16,8 @@ from typing import Literal
 import pytest
 
 from koda_ray.actors.janitor import Chores, Janitor
+from koda_ray.actors.janitor_host import StandIn
+from koda_ray.actors.owed_waker import OwedWaker
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.sweep import Retention, Sweep
@@ -138,8 +140,8 @@ async def test_what_hangs_gives_its_place_to_the_next_and_goes_on(house: House) 
     waking = Waking("session_id", wake, WakingPace(first_pause_s=1, limit_s=600, held_s=0.05))
     assert all(waking.begin(work_id) for work_id in (*hangs, "well")) and not waking.begin("well")
     assert waking.free == 0
-    await house.until(lambda: woken == ["well"])
-    assert waking.count == len(hangs) and waking.free == WAKES
+    await house.until(lambda: woken == ["well"] and waking.free == WAKES)
+    assert waking.count == len(hangs)
     goes_on.set()
     await house.until(lambda: waking.count == 0)
     assert sorted(woken) == sorted([*hangs, "well"])
@@ -519,3 +521,23 @@ async def test_what_a_provider_left_that_is_not_taken_any_more_goes_too(house: H
     assert [info.id for info in await former.list()] == [held.id]
     assert [row.id for row in await house.store.sandboxes()] == [held.id], "nor a row of what has ended there by itself"
     house.sandboxes = former
+
+
+async def test_whoever_keeps_a_janitor_wakes_what_owes_work_until_another_answers(house: House) -> None:
+    """Not only for as long as one try to start another takes."""
+    owing = (await house.session()).id
+    waker = OwedWaker(house.store, wake=house.wake, wake_render=None, pace=WakingPace(first_pause_s=1))
+    stand_in = StandIn(waker)
+
+    async def fails() -> None:
+        stand_in.begin()
+        raise TimeoutError
+
+    await stand_in.until(fails())
+    await house.until(lambda: house.woken == [owing])
+    late = (await house.session()).id
+    await house.until(lambda: late in house.woken)
+    running = asyncio.all_tasks()
+    await stand_in.until(asyncio.sleep(0))
+    await waker.close()
+    assert [task.done() for task in running - asyncio.all_tasks()], "what stood in has ended"
