@@ -7,6 +7,7 @@ run as the first process of a name space of processes, so all of it ends with it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tests import postgres
 from tests.seaweed import SeaweedFS
@@ -50,9 +53,14 @@ class Node:
             return subprocess.Popen(self._command, env=self._environment, cwd="/tmp", stdout=log, stderr=log)
 
     def tend(self) -> None:
-        """Start it again where it has ended."""
-        if self.process.poll() is not None:
-            self.process = self._start()
+        """Start it again where it has ended, with nothing left of before: a container ends with all that it runs."""
+        if self.process.poll() is None:
+            return
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("KODA_DATA_DIR") == self._environment["KODA_DATA_DIR"]:
+                    process.kill()
+        self.process = self._start()
 
     def ask(self, *command: str) -> str:
         """Run a command beside it."""
