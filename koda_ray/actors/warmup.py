@@ -8,10 +8,9 @@ minute about each step only after its last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from koda_ray.render.protocol import RenderExecutor
-from koda_ray.types import Todo
+from koda_ray.types import NodeState
 
 __all__ = ["NEAR_S", "Warmup", "is_preview_near"]
 
@@ -19,13 +18,14 @@ NEAR_S = 10.0
 """How soon, in seconds, a preview has to be expected: half of how long Ray keeps a process that does nothing."""
 
 
-def is_preview_near(todos: Sequence[Todo], *, answer_s: float | None) -> bool:
+def is_preview_near(state: NodeState, *, answer_s: float | None) -> bool:
     """Whether a preview may be expected soon after files were written.
 
     Args:
-        todos: What is to be done, the preview last.
+        state: The session's; the last of its todos is the preview.
         answer_s: How long the code generator took for these files, in seconds; None where nobody measured it.
     """
+    todos = state.execution.todos if state.execution is not None else ()
     left = sum(todo.status != "done" for todo in todos)
     to_write = max(0, left - 2)  # nothing is written any more for the one whose files these are, and for the preview
     return to_write == 0 or (answer_s is not None and to_write * answer_s <= NEAR_S)

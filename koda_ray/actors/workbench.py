@@ -241,8 +241,7 @@ class SessionWorkbench:
         """
         check_written(self.state, task or {}, files, shown=shown)
         data = {own_path(path): content.encode() for path, content in files.items()}
-        execution = self.state.execution
-        if is_preview_near(execution.todos if execution else (), answer_s=self._answer_s):
+        if is_preview_near(self.state, answer_s=self._answer_s):
             self._warmup.begin()
         batch = await self._project.keep(data, "files")
         execution = self.state.execution
@@ -320,8 +319,9 @@ class SessionWorkbench:
             digest = await self._built_and_prepared()
             if not isinstance(digest, str):
                 return digest
-            async with self._jobs.early(self._foreseen(digest, cause_id=cause_id)) as early:  # most pages pass
-                found = await self._tried(digest)
+            trial = self._trial(digest)
+            async with self._jobs.early(self._foreseen(digest, cause_id=cause_id), trial) as early:  # most pages pass
+                found = await self._tried(trial, early)
                 if not isinstance(found, Verified):
                     return found
                 rendered = await self._rendered(self._job(found, cause_id=cause_id), early=early)
@@ -489,18 +489,20 @@ class SessionWorkbench:
         except InvalidInput:
             return None
 
-    async def _tried(self, bundle: str) -> Verified | Sequence[ProjectProblem]:
-        """Try a built page in a browser."""
+    def _trial(self, bundle: str) -> ProbeTask:
         plan = self.state.plan
-        report = await self.trial.executor.probe(
-            ProbeTask(
-                storage=self._storage,
-                user_id=self._core.user_id,
-                bundle=bundle,
-                duration_s=plan.total_duration if plan else None,
-                ready_timeout_s=self.trial.ready_timeout_s,
-            )
+        return ProbeTask(
+            storage=self._storage,
+            user_id=self._core.user_id,
+            bundle=bundle,
+            duration_s=plan.total_duration if plan else None,
+            ready_timeout_s=self.trial.ready_timeout_s,
         )
+
+    async def _tried(self, trial: ProbeTask, early: SessionJob | None) -> Verified | Sequence[ProjectProblem]:
+        """Try a built page in a browser: in one that captures it already, where there is one."""
+        plan = self.state.plan
+        report = (None if early is None else await early.owner.tried()) or await self.trial.executor.probe(trial)
         if report.problems:
             return [_page_problem(problem) for problem in report.problems]
         duration_s = report.duration_s or (plan.total_duration if plan else 0.0)
@@ -508,7 +510,7 @@ class SessionWorkbench:
             limit = f"the page says it lasts {duration_s:g} s; between 0 and {MAX_DURATION_S:g} s can be rendered"
             return [ProjectProblem(stage="page", message=limit)]
         return Verified(
-            bundle=bundle,
+            bundle=trial.bundle,
             duration_s=duration_s,
             width=report.width or (plan.width if plan else 1920),
             height=report.height or (plan.height if plan else 1080),

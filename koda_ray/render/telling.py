@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from koda_ray.errors import KodaError
-from koda_ray.render.protocol import Captured
+from koda_ray.render.protocol import Captured, PageTried
 
 __all__ = ["BEAT_S", "AtWork", "told"]
 
@@ -114,7 +114,7 @@ def told(
                 value = said.get(timeout=_POLL_S)
             if value is _OVER:
                 break
-            if isinstance(value, Captured):
+            if isinstance(value, Captured) and not isinstance(value, PageTried):
                 frames = value
             elif value is not None:
                 frames = None

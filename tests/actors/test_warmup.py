@@ -5,28 +5,32 @@ from __future__ import annotations
 import pytest
 
 from koda_ray.actors.warmup import NEAR_S, is_preview_near
-from koda_ray.types import Todo, TodoStatus
+from koda_ray.types import NodeState, TodoStatus
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import GOOD_FILES, plan_of, studio_model
 
-
-def todos(*status: TodoStatus) -> list[Todo]:
-    return [Todo(id=str(number), label="a step", status=each) for number, each in enumerate(status)]
+AHEAD: tuple[TodoStatus, ...] = ("active", "pending", "pending", "pending")
 
 
-AHEAD = ("active", "pending", "pending", "pending")
+def execution(*status: TodoStatus) -> dict[str, object]:
+    return {"todos": [{"id": str(number), "label": "a step", "status": each} for number, each in enumerate(status)]}
+
+
+def state(*status: TodoStatus) -> NodeState:
+    ids = {"node_id": "nod_1", "user_id": "local", "project_id": "local", "session_id": "ses_1"}
+    return NodeState.model_validate({**ids, "phase": "executing", "execution": execution(*status)})
 
 
 def test_a_preview_is_near_once_its_last_files_are_there_however_long_they_took() -> None:
-    assert is_preview_near(todos("done", "done", "active", "pending"), answer_s=300)
-    assert is_preview_near(todos("done", "done", "active", "pending"), answer_s=None)
-    assert is_preview_near(todos("done", "done"), answer_s=300)  # a change of one that was shown
+    assert is_preview_near(state("done", "done", "active", "pending"), answer_s=300)
+    assert is_preview_near(state("done", "done", "active", "pending"), answer_s=None)
+    assert is_preview_near(state("done", "done"), answer_s=300)  # a change of one that was shown
 
 
 def test_a_preview_is_near_from_its_first_files_on_where_the_others_are_written_quickly() -> None:
-    assert is_preview_near(todos(*AHEAD), answer_s=NEAR_S / 2)
-    assert not is_preview_near(todos(*AHEAD), answer_s=NEAR_S)
-    assert not is_preview_near(todos(*AHEAD), answer_s=None)
+    assert is_preview_near(state(*AHEAD), answer_s=NEAR_S / 2)
+    assert not is_preview_near(state(*AHEAD), answer_s=NEAR_S)
+    assert not is_preview_near(state(*AHEAD), answer_s=None)
 
 
 @pytest.mark.sandbox
@@ -42,8 +46,8 @@ async def test_who_renders_is_made_ready_as_soon_as_the_last_files_are_written(
         asked.append("made ready")
 
     monkeypatch.setattr(world.executor, "prepare", prepare)
-    execution = {"todos": [todo.model_dump() for todo in todos(*status)]}
-    row = await world.row(phase="executing", owes=None, execution=execution, plan_accepted=True, plan=plan_of())
+    work = execution(*status)
+    row = await world.row(phase="executing", owes=None, execution=work, plan_accepted=True, plan=plan_of())
     session = await world.activate(row, world.model(studio_model()))
     batch = await session.workbench.keep(GOOD_FILES)
     assert asked == ["made ready"] * made_ready  # before they were told of
