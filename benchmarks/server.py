@@ -105,7 +105,10 @@ class Server:
         process, self._process = self._process, None
         if process is None:
             return
-        for victim in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+        tree: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that did not start has ended by itself
+            tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for victim in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.kill()
         await process.wait()

@@ -19,7 +19,15 @@ from koda_ray.agent.purse import Purse
 from koda_ray.errors import Cancelled, KodaError
 from koda_ray.events import EventType, NewEvent
 from koda_ray.render.job import RenderJob
-from koda_ray.render.protocol import JobContext, Progress, RenderExecutor, RenderResult, UnitResult
+from koda_ray.render.protocol import (
+    JobContext,
+    ProbeReport,
+    ProbeTask,
+    Progress,
+    RenderExecutor,
+    RenderResult,
+    UnitResult,
+)
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund
@@ -98,15 +106,20 @@ class JobOwner:
         """What is rendered."""
         return self._spec
 
-    def begin_early(self, storage: Storage, executor: RenderExecutor) -> None:
+    def begin_early(self, storage: Storage, executor: RenderExecutor, trial: ProbeTask) -> None:
         """Have it captured before anybody hears of it; `run` goes on from there, or `end` ends it without a word.
 
         Args:
             storage: As `run` takes it.
             executor: As `run` takes it.
+            trial: How its page is tried meanwhile.
         """
         self._job = self._render(storage, executor, urgent=True)
-        self._job.begin_early()
+        self._job.begin_early(trial)
+
+    async def tried(self) -> ProbeReport | None:
+        """Return what was found of the page of a job that was begun early; None where it was not tried."""
+        return None if self._job is None else await self._job.tried()
 
     def take_over(self, other: JobOwner) -> None:
         """Charge what another of the same pictures captured early, once it is found to be this one's."""

@@ -20,7 +20,7 @@ from koda_ray.budgets import Amounts
 from koda_ray.errors import BudgetExceeded, KodaError, NotFound, PageError, PageNotReady, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.render.protocol import RenderExecutor, RenderResult
+from koda_ray.render.protocol import ProbeTask, RenderExecutor, RenderResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.charges import ChargeEntry, ChargeRecord, Refund, Settle
 from koda_ray.state.records import Batch, JobRecord
@@ -75,11 +75,15 @@ class SessionJobs:
         self._ended: dict[str, asyncio.Event] = {}
 
     @asynccontextmanager
-    async def early(self, request: JobRequest | None) -> AsyncGenerator[SessionJob | None]:
+    async def early(self, request: JobRequest | None, trial: ProbeTask) -> AsyncGenerator[SessionJob | None]:
         """Have a job captured while the block finds out whether it is wanted; then it is given to `run`.
 
         Before that nobody hears of it and it costs nothing; what was captured of one that is not wanted stays in
         storage, where it is found or swept.
+
+        Args:
+            request: The job; None where none can be foreseen.
+            trial: How its page is tried, which the job does too.
 
         Yields:
             The job; None where there is no room or nothing left for it, or no second browser.
@@ -89,7 +93,7 @@ class SessionJobs:
             return
         known = await self._core.store.charges(self._core.session_id)
         job = self._job(request, known)
-        job.owner.begin_early(self._storage, self._executor)
+        job.owner.begin_early(self._storage, self._executor, trial)
         try:
             yield job
         finally:

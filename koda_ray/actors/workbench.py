@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from koda_ray.actors.moments import Moments
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
 from koda_ray.actors.session_jobs import JobRequest, SessionJob, SessionJobs
+from koda_ray.actors.warmup import Warmup, is_preview_near
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
 from koda_ray.commands import Previewed, Think, Wrote
@@ -93,7 +95,8 @@ class SessionWorkbench:
         self.trial = trial
         self._moments = Moments(core, project=project, storage=storage)
         self._last_built: tuple[str, str] | None = None
-        self._preparing: asyncio.Task[None] | None = None
+        self._warmup = Warmup(trial.executor)
+        self._answer_s: float | None = None
 
     @property
     def state(self) -> NodeState:
@@ -120,9 +123,11 @@ class SessionWorkbench:
         request["targets"] = task.get("files") or []
         request |= request_context(self.state, await self._project.place_assets())
         request["files"] = cast("JsonValue", await self._project.use(self._read_written))
+        began = time.monotonic()
         answer = await self._generator.generate(
             request, emit=self.emit, on_usage=self._usage, cause_id=cause_id, commit=self._core.commit
         )
+        self._answer_s = time.monotonic() - began
         files = {file.path: file.content for file in answer.files}
         return Generated(files=files, summary=answer.summary, charges=answer.charges)
 
@@ -236,6 +241,8 @@ class SessionWorkbench:
         """
         check_written(self.state, task or {}, files, shown=shown)
         data = {own_path(path): content.encode() for path, content in files.items()}
+        if is_preview_near(self.state, answer_s=self._answer_s):
+            self._warmup.begin()
         batch = await self._project.keep(data, "files")
         execution = self.state.execution
         if data and not (execution and execution.files):
@@ -312,8 +319,9 @@ class SessionWorkbench:
             digest = await self._built_and_prepared()
             if not isinstance(digest, str):
                 return digest
-            async with self._jobs.early(self._foreseen(digest, cause_id=cause_id)) as early:  # most pages pass
-                found = await self._tried(digest)
+            trial = self._trial(digest)
+            async with self._jobs.early(self._foreseen(digest, cause_id=cause_id), trial) as early:  # most pages pass
+                found = await self._tried(trial, early)
                 if not isinstance(found, Verified):
                     return found
                 rendered = await self._rendered(self._job(found, cause_id=cause_id), early=early)
@@ -447,12 +455,11 @@ class SessionWorkbench:
         return made
 
     async def _built_and_prepared(self) -> str | list[ProjectProblem]:
-        """Build as `built` does, while those start who will try the page and render it."""
-        if self._preparing is None or self._preparing.done():
-            self._preparing = asyncio.create_task(self.trial.executor.prepare())
+        """Build as `built` does, while those start who will try the page and render it, where they have not before."""
+        ready = self._warmup.begin()
         built = await self.built()
         if isinstance(built, str):
-            await asyncio.shield(self._preparing)  # what does not build is mended, and built again
+            await asyncio.shield(ready)  # what does not build is mended, and built again
         return built
 
     async def _build(self, sandbox: Sandbox) -> str | list[ProjectProblem]:
@@ -482,18 +489,20 @@ class SessionWorkbench:
         except InvalidInput:
             return None
 
-    async def _tried(self, bundle: str) -> Verified | Sequence[ProjectProblem]:
-        """Try a built page in a browser."""
+    def _trial(self, bundle: str) -> ProbeTask:
         plan = self.state.plan
-        report = await self.trial.executor.probe(
-            ProbeTask(
-                storage=self._storage,
-                user_id=self._core.user_id,
-                bundle=bundle,
-                duration_s=plan.total_duration if plan else None,
-                ready_timeout_s=self.trial.ready_timeout_s,
-            )
+        return ProbeTask(
+            storage=self._storage,
+            user_id=self._core.user_id,
+            bundle=bundle,
+            duration_s=plan.total_duration if plan else None,
+            ready_timeout_s=self.trial.ready_timeout_s,
         )
+
+    async def _tried(self, trial: ProbeTask, early: SessionJob | None) -> Verified | Sequence[ProjectProblem]:
+        """Try a built page in a browser: in one that captures it already, where there is one."""
+        plan = self.state.plan
+        report = (None if early is None else await early.owner.tried()) or await self.trial.executor.probe(trial)
         if report.problems:
             return [_page_problem(problem) for problem in report.problems]
         duration_s = report.duration_s or (plan.total_duration if plan else 0.0)
@@ -501,7 +510,7 @@ class SessionWorkbench:
             limit = f"the page says it lasts {duration_s:g} s; between 0 and {MAX_DURATION_S:g} s can be rendered"
             return [ProjectProblem(stage="page", message=limit)]
         return Verified(
-            bundle=bundle,
+            bundle=trial.bundle,
             duration_s=duration_s,
             width=report.width or (plan.width if plan else 1920),
             height=report.height or (plan.height if plan else 1080),

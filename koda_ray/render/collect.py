@@ -25,12 +25,14 @@ from koda_ray.render.protocol import (
     Environment,
     Hear,
     JobContext,
+    PageTried,
     Slots,
     UnitResult,
 )
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
 from koda_ray.render.stored import read_unit
+from koda_ray.render.trial import Trial, TrialFails
 from koda_ray.tracing import ended_span, span
 
 __all__ = ["SeekingFails", "UnitCollector", "breaks"]
@@ -63,6 +65,7 @@ class UnitCollector:
 
     Attributes:
         failures: What went wrong on the way, in words.
+        trial: How one of its tasks tries the page first; None where that is done already, or elsewhere.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class UnitCollector:
         self._on_unit = on_unit
         self._slots = slots
         self._told: set[str] = set()
+        self.trial: Trial | None = None
         self.failures: list[str] = []
 
     async def collect(self, mode: CaptureMode) -> list[UnitResult]:
@@ -93,6 +97,7 @@ class UnitCollector:
 
         Raises:
             SeekingFails: Two neighbours do not meet, and the units were sought; what was under way has ended.
+            TrialFails: The page was tried, and has problems.
             KodaError: A unit failed as often as it may, or in a way that would only repeat.
         """
         await self._meter.restart()
@@ -100,10 +105,13 @@ class UnitCollector:
         claims = Claims(self._storage, user_id=self._user_id, job_id=self._job_id, grid=grid)
         return await _Pass(self, mode, claims).run()
 
-    async def capture(self, units: Sequence[Unit], mode: CaptureMode, hear: Hear, *, at_once: int = 1) -> None:
+    async def capture(
+        self, units: Sequence[Unit], mode: CaptureMode, hear: Hear, *, at_once: int = 1, trial: Trial | None = None
+    ) -> None:
         """Capture units in one task, of so many at once; those that were not stored again where that may help.
 
         Raises:
+            TrialFails: As `collect`.
             KodaError: As `collect`; or what ``hear`` raised.
         """
         left = list(units)
@@ -111,6 +119,10 @@ class UnitCollector:
         refused: list[BaseException] = []
 
         async def listen(told: Captured | UnitResult) -> None:
+            if isinstance(told, PageTried) and trial is not None:
+                trial.told(told.report)
+                if told.report.problems:
+                    raise TrialFails
             try:
                 await hear(told)
             except BaseException as error:
@@ -126,8 +138,12 @@ class UnitCollector:
             try:
                 which = {"koda.job": self._job_id, "koda.first_unit": first.index, "koda.attempt": attempt}
                 with span("capture", which):
-                    await self._executor.capture(replace(self._task(left, mode, attempt), at_once=at_once), listen)
+                    first_tried = None if trial is None or trial.is_over else trial.task
+                    task = replace(self._task(left, mode, attempt), at_once=at_once, trial=first_tried)
+                    await self._executor.capture(task, listen)
             except KodaError as error:
+                if trial is None and self.trial is not None:  # what is found there says more than this
+                    await self.trial.over()
                 if refused:  # not the worker's fault: whoever listens has had enough
                     raise
                 failing = left[0] if left else first
@@ -224,6 +240,7 @@ class _Pass:
         self._missing: list[Unit] = []
         self._elsewhere: dict[int, Unit] = {}
         self._at_once = 1
+        self._cuts = 0
         self._crew: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Lock()
         self._lookups = asyncio.Semaphore(_LOOKUPS)
@@ -270,15 +287,27 @@ class _Pass:
 
     async def _work(self) -> None:
         while (self._missing or self._elsewhere) and len(self._crew) <= self._at_once:
+            trial = self._collector.trial
             if not self._missing:
+                if trial is not None:  # others capture this page, and may take long
+                    trial.forgo(taken=False)
                 await self._ask_others()
                 continue
             workers = max(1, self._collector.workers)
             units = next_units(self._missing, workers=workers, cost=self._cost)
             del self._missing[: len(units)]
+            self._cuts += 1
+            if trial is not None and self._cuts == 1 and not self._missing:  # it is tried elsewhere, beside this
+                trial.forgo(taken=False)
+            first = self._cuts == 1  # whose units are not held up
             mine = await self._mine(units)
             if mine:
-                await self._collector.capture(mine, self._mode, self._hear, at_once=len(self._crew))
+                trial = None if trial is None or first else trial.take()
+                try:
+                    await self._collector.capture(mine, self._mode, self._hear, at_once=len(self._crew), trial=trial)
+                finally:
+                    if trial is not None:
+                        trial.let_go()
 
     async def _mine(self, units: Sequence[Unit]) -> list[Unit]:
         """Claim units; return the first run that is ours and still missing, and keep the rest for later.

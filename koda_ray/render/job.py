@@ -29,6 +29,8 @@ from koda_ray.render.protocol import (
     JobContext,
     JoinResult,
     JoinTask,
+    ProbeReport,
+    ProbeTask,
     Progress,
     RenderResult,
     Slots,
@@ -39,6 +41,7 @@ from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.reuse import is_noted, made_before, note_made
 from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
 from koda_ray.render.stored import needs_replay, note_replay
+from koda_ray.render.trial import Trial
 from koda_ray.state.keys import bundle_key
 from koda_ray.tracing import span
 
@@ -101,15 +104,24 @@ class RenderJob:
         self._reference = reference
         self._meter = ProgressMeter(spec.frame_count, on_progress, lambda: context.executor.slots.empty_s)
         self._early: asyncio.Task[_Collected | None] | None = None
+        self._trial: Trial | None = None
         self._wanted = True
 
-    def begin_early(self) -> None:
+    def begin_early(self, trial: ProbeTask | None = None) -> None:
         """Have units captured from now on, by some of the browsers that there are; `run` goes on with all of them.
 
         Whoever does not come to that has to `end` it.
+
+        Args:
+            trial: How the page is to be tried meanwhile, by one browser more, which goes on with units where it passes.
         """
         self._wanted = False
+        self._trial = None if trial is None else Trial(trial)
         self._early = asyncio.create_task(self._collected_early())
+
+    async def tried(self) -> ProbeReport | None:
+        """Return what the page's trial found; None where it was not tried, since nothing had to be captured."""
+        return None if self._trial is None else await self._trial.report()
 
     async def end(self) -> None:
         """End what was begun early and is still under way."""
@@ -162,9 +174,19 @@ class RenderJob:
 
     def _slots(self) -> Slots:
         slots = self._executor.slots
-        return slots if self._wanted else replace(slots, now=early_slots(slots))
+        if self._wanted:
+            return slots
+        tries = self._trial is not None and not self._trial.is_forgone
+        return replace(slots, now=early_slots(slots) + tries)
 
     async def _collected_early(self) -> _Collected | None:
+        try:
+            return await self._captured_early()
+        finally:
+            if self._trial is not None:
+                self._trial.forgo()
+
+    async def _captured_early(self) -> _Collected | None:
         environment = await self._executor.environment()
         film = film_hash(self._spec, environment=environment.fingerprint)
         if await is_noted(self._storage, user_id=self._user_id, film=film):
@@ -180,6 +202,7 @@ class RenderJob:
             on_unit=self._on_unit,
             slots=self._slots,
         )
+        collector.trial = self._trial
         known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
         mode: CaptureMode = "replay" if known else "seek"
         found: int | None = None

@@ -29,6 +29,7 @@ from koda_ray.render.protocol import (
     Hear,
     JoinResult,
     JoinTask,
+    PageTried,
     ProbeReport,
     ProbeTask,
     Slots,
@@ -87,12 +88,18 @@ class LocalExecutor:
         """Do nothing: whoever works here is here."""
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
-        """Capture, encode and store units. Raises as `capture_units`."""
+        """Capture, encode and store units, once their page is tried where it has to be. Raises as `capture_units`."""
 
         async def work() -> None:
             check_environment(task, await self.environment())
             bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
             async with self.browser(task.user_id) as browser:
+                if task.trial is not None:
+                    report = await probe_page(task.trial, browser, bundle)
+                    if hear is not None:
+                        await hear(PageTried(task.units[0].index, 0, report))
+                    if report.problems:
+                        return
                 await capture_units(task, browser, bundle, hear=hear)
 
         await own(work(), self._running)

@@ -28,6 +28,7 @@ __all__ = [
     "JoinResult",
     "JoinTask",
     "PageProblem",
+    "PageTried",
     "ProbeReport",
     "ProbeTask",
     "ProblemKind",
@@ -75,6 +76,7 @@ class CaptureTask:
         attempt: Which this is at the first of the units; 1 for the first.
         urgent: Whether somebody waits for it: it does not wait behind what is not.
         at_once: How many such tasks the job has under way, on all machines.
+        trial: A look at the page that comes first, in the same browser; nothing is captured where it finds problems.
     """
 
     storage: Storage
@@ -88,11 +90,12 @@ class CaptureTask:
     attempt: int = 1
     urgent: bool = False
     at_once: int = 1
+    trial: ProbeTask | None = None
 
 
 @dataclass(frozen=True)
 class Captured:
-    """How many frames of a unit are captured so far."""
+    """How many frames of a unit are captured so far: a count that stands for those before it."""
 
     unit: int
     frames: int
@@ -205,6 +208,13 @@ class ProbeReport:
     width: int | None
     height: int | None
     moves: bool
+
+
+@dataclass(frozen=True)
+class PageTried(Captured):
+    """What a task found whose page was tried before its first unit, of which there are no frames yet."""
+
+    report: ProbeReport
 
 
 @dataclass(frozen=True, kw_only=True)

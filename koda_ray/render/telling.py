@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from koda_ray.errors import KodaError
-from koda_ray.render.protocol import Captured
+from koda_ray.render.protocol import Captured, PageTried
 
 __all__ = ["BEAT_S", "AtWork", "told"]
 
@@ -30,6 +30,7 @@ starve it wherever anything else runs, at 19 beside a compiler seventyfold. A st
 """
 _TELL_EVERY_S = 0.5
 _POLL_S = 0.1
+_OVER = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,22 @@ class AtWork:
     """Nothing is new, and the worker is there; ``where`` is its place, as whoever follows it calls that."""
 
     where: str = ""
+
+
+@contextlib.contextmanager
+def _ended(said: queue.Queue[object]) -> Generator[None]:
+    """Say when the block is over or cancelled, so that nobody has to find out by looking."""
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            yield
+    finally:
+        said.put(_OVER)
+
+
+def _yield_to_others() -> None:
+    """Have this thread alone, and what it starts, be nicer: the process may do urgent work next."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(nice + _NICER, 19))
 
 
 def told(
@@ -80,10 +97,9 @@ def told(
             faults.append(error)
 
     def thread() -> None:
-        if background:  # this thread alone, and what it starts: the process may do urgent work next
-            nice = os.getpriority(os.PRIO_PROCESS, 0)
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(nice + _NICER, 19))
-        with contextlib.suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        if background:
+            _yield_to_others()
+        with _ended(said), asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(body())
 
     worker = threading.Thread(target=thread, name="render", daemon=True)
@@ -92,11 +108,13 @@ def told(
     frames: Captured | None = None
     try:
         yield AtWork(where)
-        while worker.is_alive() or not said.empty():
+        while True:
             value: object = None
             with contextlib.suppress(queue.Empty):
                 value = said.get(timeout=_POLL_S)
-            if isinstance(value, Captured):
+            if value is _OVER:
+                break
+            if isinstance(value, Captured) and not isinstance(value, PageTried):
                 frames = value
             elif value is not None:
                 frames = None

@@ -23,7 +23,7 @@ class Watched:
 
     def __init__(self, world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         self.before_the_try: list[str] = []
-        self.captures = 0
+        self.captures = self.probes = 0
         self.under_way = 0
         self._world = world
         self.stored = asyncio.Event()
@@ -32,13 +32,17 @@ class Watched:
         monkeypatch.setattr(world.executor, "capture", self.capture)
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
+        await self._until_stored()
+        self.probes += 1
+        return await self._probe(task)
+
+    async def _until_stored(self) -> None:
         async with asyncio.timeout(60):
             await self.stored.wait()
         (session,) = self._world.sessions
         jobs = await self._world.store.list_jobs(session_id=session.session_id)
         self.before_the_try += [job.id for job in jobs]
         self.before_the_try += [str(event) for event in await self._world.events(session, "render_start")]
-        return await self._probe(task)
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         async def heard(told: Captured | UnitResult) -> None:
@@ -49,15 +53,19 @@ class Watched:
         self.captures += 1
         self.under_way += 1
         try:
+            if task.trial is not None:
+                await self._until_stored()
             await self._capture(task, heard)
         finally:
             self.under_way -= 1
             self.stored.set()
 
 
-async def planned(world: SessionWorld, files: dict[str, str], **settings: object) -> Session:
-    """Make a session in the middle of its work on a plan of two seconds, with files and without a preview."""
-    row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True, plan=plan_of())
+async def planned(
+    world: SessionWorld, files: dict[str, str], *, duration_s: float = 2.0, **settings: object
+) -> Session:
+    """Make a session in the middle of its work on a plan, with files and without a preview."""
+    row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True, plan=plan_of(duration_s))
     session = await world.activate(row, world.model(studio_model()), **settings)
     await session.core.commit(await session.workbench.keep(files))
     return session
@@ -80,12 +88,28 @@ async def test_a_preview_is_captured_while_its_page_is_tried(
     assert watched.under_way == 0
 
 
-@pytest.mark.full
-async def test_nobody_hears_of_what_was_captured_of_a_page_that_fails(
+async def test_who_has_tried_a_page_captures_units_of_it_too(
     world: SessionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(world, monkeypatch)
-    session = await planned(world, {**GOOD_FILES, "src/App.tsx": THROWING})
+    files = {**GOOD_FILES, "src/theatre/project.ts": PROJECT.format(duration=5)}
+    session = await planned(world, files, duration_s=5.0)
+    shown = await session.workbench.preview(cause_id="call_1")
+    assert isinstance(shown, Preview) and shown.duration == 5
+    assert watched.before_the_try == [] and watched.probes == 0
+    (job,) = await world.store.list_jobs(session_id=session.session_id)
+    assert (job.status, len(await world.store.chunks(job.id))) == ("succeeded", 5)
+    assert watched.under_way == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("duration_s", [2.0, 5.0])  # tried beside who captures it, and by one of them
+async def test_nobody_hears_of_what_was_captured_of_a_page_that_fails(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch, duration_s: float
+) -> None:
+    watched = Watched(world, monkeypatch)
+    files = {"src/theatre/project.ts": PROJECT.format(duration=duration_s), "src/App.tsx": THROWING}
+    session = await planned(world, files, duration_s=duration_s)
     failed = await session.workbench.preview(cause_id="call_1")
     assert not isinstance(failed, Preview) and "the dot is lost" in str(failed)
     assert watched.captures > 0 and watched.under_way == 0

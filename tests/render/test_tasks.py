@@ -148,6 +148,29 @@ async def test_failures_arrive_as_what_they_are(cluster: RayExecutor, storage: S
     assert [problem.message for problem in report.problems] == ["Error: lost the plot"]
 
 
+async def test_a_page_is_tried_by_a_task_that_captures_it_where_it_passes(
+    cluster: RayExecutor, storage: Storage
+) -> None:
+    spec = small(await put_page(storage, "contract"), duration_s=5.0)
+    job = RenderJob(spec, JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER, urgent=True))
+    job.begin_early(ProbeTask(storage=storage, user_id=USER, bundle=spec.bundle, duration_s=5.0))
+    report = await job.tried()
+    assert report is not None and report.ready and not report.problems
+    assert (await job.run()).frame_count == 50
+
+
+async def test_a_page_that_fails_its_trial_leaves_no_browser(cluster: RayExecutor, storage: Storage) -> None:
+    page = "<!doctype html><script>setTimeout(() => { throw new Error('lost the plot'); }, 150)</script>"
+    spec = small(await put_page(storage, page), duration_s=5.0)
+    before = mine("--user-data-dir")
+    job = RenderJob(spec, JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER, urgent=True))
+    job.begin_early(ProbeTask(storage=storage, user_id=USER, bundle=spec.bundle, duration_s=5.0))
+    report = await job.tried()
+    assert report is not None and [problem.message for problem in report.problems] == ["Error: lost the plot"]
+    await job.end()
+    assert mine("--user-data-dir") == before
+
+
 @pytest.mark.parametrize(("urgent", "seconds"), [(True, 1), (False, 4)])
 async def test_a_page_has_longer_to_become_ready_where_it_yields_to_others(
     cluster: RayExecutor, storage: Storage, urgent: bool, seconds: int
