@@ -49,7 +49,6 @@ _IDLED_S = 5.0
 _MOVED_S = 0.2  # an idle worker's threads take a hundredth of a processor
 _LEAST = 1e-6  # Ray counts in ten-thousandths; what is less comes of adding them up
 _IDLE = "ray::IDLE"
-_HERE = ("PENDING_CREATION", "RESTARTING", "ALIVE")
 _log = get_logger()
 
 
@@ -225,11 +224,15 @@ def _raylet() -> psutil.Process | None:
 
 
 def _held() -> Mapping[str, float]:
-    """Add up what the head has of actors, by node; one that waits for its place has no node yet."""
+    """Add up what the head has of actors, by node: of those that are there.
+
+    One that is on its way names the node that is asked for a place, which may have none to give, for want of those that
+    are looked for here.
+    """
     data = cast("Any", gcs_pb2).ActorTableData
     table = cast("Any", state)._connect_and_get_accessor().get_actor_table
     held: Counter[str] = Counter()
-    for row in (data.FromString(told) for name in _HERE for told in table(None, name)):
+    for row in (data.FromString(told) for told in table(None, "ALIVE")):
         held[row.address.node_id.hex()] += dict(row.required_resources).get(SESSION_RESOURCE, 0)
     return held
 

@@ -71,7 +71,7 @@ def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None
 
 
 def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
-    seen = lose("head")
+    seen = lose("head", 4)
     assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
     assert seen["commands"] > 1 and seen["commands_refused"] == 0, seen["why_refused"]
     assert not seen["awake_waited"] and seen["asleep_waited"], seen
