@@ -10,9 +10,9 @@ from koda_ray import phases
 from koda_ray.commands import Accept, Answer, Cancel, Command, Reject, RequestChanges, Retry, Say, Start
 from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
-from koda_ray.types import NodeState
+from koda_ray.types import NodeState, now
 
-__all__ = ["answer_of", "heard_words", "stops"]
+__all__ = ["answer_of", "heard_words", "stops", "waits_to_be_heard"]
 
 
 def stops(command: Command, state: NodeState) -> bool:
@@ -26,6 +26,11 @@ def stops(command: Command, state: NodeState) -> bool:
             return state.paused is not None and text.strip() == phases.STOP
         case _:
             return False
+
+
+def waits_to_be_heard(command: Command, state: NodeState) -> bool:
+    """Whether the agents hear it later, since they are at work: until then it stands in the state."""
+    return isinstance(command, Say) and len(phases.apply(state, command, now())[0].unread) > len(state.unread)
 
 
 def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None:
