@@ -100,11 +100,10 @@ def _foreseen(
 ) -> dict[str, JsonValue]:
     """Say what a command leads to once what waits before it is taken; raises what refuses it."""
     at, taken_back = now(), _taken_back(waiting)
+    waiting = [each for each in waiting if each.id not in taken_back]
     if isinstance(command, TakeBack) and any(each.id == command.id for each in _can_be(waiting)):
         waiting, command = [each for each in waiting if each.id != command.id], None
     for each in waiting:
-        if each.id in taken_back:
-            continue
         before = command_of(each)
         if isinstance(before, Rewind):  # where that leads is known when it is taken, and so is whether this may follow
             return {}
