@@ -56,6 +56,7 @@ __all__ = [
     "SessionPermissions",
     "Todo",
     "TodoStatus",
+    "Unread",
     "new_id",
     "now",
 ]

@@ -219,7 +219,12 @@ def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], 
     assert (commands.StopWork() in effects) == (now.owes is not None)
     assert any(isinstance(e, commands.CancelJob) for e in effects) == (now.owes == "render_final")
     if past.owes is None and past.approval is None and past.paused is None:
-        kept = {"sandbox_id": "sbx_1", "updated_at": AT, "permissions": now.permissions, "budget": now.budget}
+        kept: dict[str, object] = {
+            "sandbox_id": "sbx_1",
+            "updated_at": AT,
+            "permissions": now.permissions,
+            "budget": now.budget,
+        }
         kept["unread"] = tuple(each.model_copy(update={"binding": False}) for each in past.unread)
         assert new == past.model_copy(update={**kept, "closing": False})
     if new != now or effects:
