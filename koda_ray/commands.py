@@ -115,11 +115,19 @@ class RequestChanges:
 
 @dataclass(frozen=True)
 class Say:
-    """Say something, or point at it; what it means depends on the phase. ``id`` is that of the command."""
+    """Say something, or point at it; what it means depends on the phase.
+
+    Attributes:
+        text: The words.
+        notes: What is pointed at.
+        id: Of the command that says it.
+        waits: Only where it waits to be heard by agents at work (or, false, only where it does not); either when None.
+    """
 
     text: str
     notes: tuple[Note, ...] = ()
     id: str = ""
+    waits: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -300,6 +300,17 @@ def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
             apply(state, command, AT)
 
 
+def test_a_message_is_stored_as_what_it_was_judged_to_be_or_not_at_all() -> None:
+    working = walk(fresh(), Start("a ball"))
+    planned, failed = walk(working, Propose(PLAN)), walk(working, Fail("it broke", "X"))
+    for state, waits in ((working, True), (planned, False), (failed, True)):
+        said = apply(state, Say("red", id="cmd_1", waits=waits), AT)[0]
+        assert bool(said.unread) == waits and (said.feedback == ("red",)) != waits
+    for state, waits in ((working, False), (planned, True)):
+        with pytest.raises(InvalidTransition, match="say it again"):
+            apply(state, Say("red", waits=waits), AT)
+
+
 @pytest.mark.parametrize("shown", [Ask(QUESTION), Propose(PLAN), Previewed(preview())])
 def test_what_agents_go_on_for_is_not_taken_back(shown: Command) -> None:
     before = (Start("a ball"), *((Propose(PLAN), Accept()) if isinstance(shown, Previewed) else ()))

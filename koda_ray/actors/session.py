@@ -19,7 +19,7 @@ from koda_ray import phases
 from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, heard_words, stops, waits_to_be_heard
+from koda_ray.actors.heard import answer_of, heard_words, judged, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
@@ -49,10 +49,11 @@ from koda_ray.commands import (
     Refuse,
     ReleaseSandbox,
     Rewind,
+    Say,
     StopWork,
 )
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
+from koda_ray.errors import Fenced, InvalidTransition, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
@@ -262,10 +263,17 @@ class Session:
             self._kick()
 
     async def _record(self, command: Command, asked: CommandRecord) -> CommandRecord:
-        after, _ = phases.apply(self.state, command, now())
-        record = replace(asked, result={"phase": after.phase, "owes": after.owes})
-        await self._tell(command, Batch(phase_commands=[command], command=record, touch=True))
-        return record
+        while True:
+            after, _ = phases.apply(self.state, command, now())
+            record = replace(asked, result={"phase": after.phase, "owes": after.owes})
+            told = judged(command, self.state)
+            try:
+                await self._tell(told, Batch(phase_commands=[told], command=record, touch=True))
+            except InvalidTransition:
+                if judged(command, self.state) == told:
+                    raise
+                continue  # the agents came to rest meanwhile: it means something else then
+            return record
 
     async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.
@@ -312,7 +320,7 @@ class Session:
         words = heard_words(command, self.state)
         if words is None:
             await self.core.commit(batch)
-        elif waits_to_be_heard(command, self.state):
+        elif isinstance(command, Say) and command.waits:
             await self.core.commit(batch)
             self.agents.notice()
         else:

@@ -176,7 +176,10 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
         return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
-    if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
+    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
+    if command.waits is not None and state.phase != "error" and command.waits != works:
+        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
+    if works:
         said = Unread(id=command.id, words=command.text.strip(), notes=command.notes, told=words, at=at)
         new = state.model_copy(update={"unread": (*state.unread, said)})
         return new, (announce(new),)

@@ -6,10 +6,12 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from koda_ray.actors.session import Session
+from koda_ray.commands import Say
 from koda_ray.errors import InvalidTransition
 from koda_ray.events import Envelope
 from koda_ray.state.records import Batch, CommandRecord
@@ -86,6 +88,30 @@ async def test_where_all_of_it_is_taken_back_the_work_rests_as_it_would_have(wor
     model.goes_on.set()
     await world.until(session, "plan")
     assert len(model.asked) == 2 and session.state.feedback == () and not model.heard("make it red")
+
+
+async def test_what_is_said_the_moment_agents_come_to_rest_is_a_change(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    commit, rested = session.core.commit, asyncio.Event()
+
+    async def late(batch: Batch, **more: Any) -> None:
+        if any(isinstance(each, Say) for each in batch.phase_commands) and not rested.is_set():
+            rested.set()
+            model.goes_on.set()
+            await world.until(session, "plan")
+        await commit(batch, **more)
+
+    monkeypatch.setattr(session.core, "commit", late)
+    said_ = await tell(session, "make it red")
+    assert rested.is_set() and said_.result == {"phase": "plan", "owes": "plan"}
+    state = await world.until(session, "plan")
+    assert (state.feedback, state.unread) == (("make it red",), ()) and model.heard("make it red")
+    told = [json.dumps(each.content) for each in await world.store.messages(session.session_id, agent="orchestrator")]
+    assert sum("make it red" in each for each in told) == 1
 
 
 async def test_a_cancel_comes_after_what_was_said_before_it(world: SessionWorld) -> None:
