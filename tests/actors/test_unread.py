@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from koda_ray.actors.session import Session
+from koda_ray.actors.timeline import fork_session
 from koda_ray.commands import Say
 from koda_ray.errors import InvalidTransition
 from koda_ray.events import Envelope
@@ -124,6 +125,27 @@ async def test_a_cancel_comes_after_what_was_said_before_it(world: SessionWorld)
     assert (session.state.phase, session.state.owes, session.state.unread) == ("idle", None, ())
     told = [json.dumps(each.content) for each in await world.store.messages(session.session_id, agent="orchestrator")]
     assert "make it red" in told[-2] and "The person cancelled" in told[-1]
+
+
+async def test_what_goes_with_a_past_that_is_left_comes_back_with_it_and_into_a_fork(world: SessionWorld) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    red = await tell(session, "make it red")
+    (opening,) = await world.store.messages(session.session_id, agent="orchestrator")
+    await world.say(session, "rewind", to=opening.id)
+    model.goes_on.set()
+    assert (session.state.owes, session.state.unread) == (None, ())
+    await world.say(session, "rewind", undo=True)
+    assert [each.id for each in session.state.unread] == [red.id] and session.state.owes is None
+    fork = await fork_session(world.store, session.session_id, user_id="local", point=None, key="fork")
+    await take_back(session, red)
+    assert session.state.unread == ()
+    copy = await world.activate(fork, world.model(model))
+    assert [each.told for each in copy.state.unread] == ["make it red"]
+    await tell(copy, "a cat")  # what was said before comes before what is said now
+    await world.until(copy, "plan")
+    assert copy.state.unread == () and await spoken(world, copy) == ["make it red", "a cat"]
 
 
 async def test_what_was_said_before_a_sleep_is_taken_back_after_it(world: SessionWorld) -> None:
