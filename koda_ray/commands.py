@@ -43,6 +43,7 @@ __all__ = [
     "Emit",
     "Fail",
     "Finished",
+    "Heed",
     "Pause",
     "Previewed",
     "Propose",
@@ -60,6 +61,7 @@ __all__ = [
     "SetTodos",
     "Start",
     "StopWork",
+    "TakeBack",
     "Think",
     "Wrote",
 ]
@@ -113,10 +115,26 @@ class RequestChanges:
 
 @dataclass(frozen=True)
 class Say:
-    """Say something, or point at it; what it means depends on the phase."""
+    """Say something, or point at it; what it means depends on the phase.
+
+    Attributes:
+        text: The words.
+        notes: What is pointed at.
+        id: Of the command that says it.
+        waits: Only where it waits to be heard by agents at work (or, false, only where it does not); either when None.
+    """
 
     text: str
     notes: tuple[Note, ...] = ()
+    id: str = ""
+    waits: bool | None = None
+
+
+@dataclass(frozen=True)
+class TakeBack:
+    """Have not said what a command said, while the agents have not begun to heed it."""
+
+    id: str
 
 
 @dataclass(frozen=True)
@@ -244,6 +262,13 @@ class Wrote:
 
 
 @dataclass(frozen=True)
+class Heed:
+    """The agents hear what a command said while they worked: it is in their history from this commit on."""
+
+    id: str
+
+
+@dataclass(frozen=True)
 class Deliver:
     """The agents have been told the first ``count`` feedbacks."""
 
@@ -292,9 +317,9 @@ class Pause:
 
 Command = (
     Start | Answer | Accept | Reject | RequestChanges | EditPlan | Say | Cancel | Retry | Render | PutBack
-    | Approve | Refuse | SetPermissions | Allow
-    | Ask | AskAgreement | Propose | SetTodos | SetTodoStatus | Think | Wrote | Deliver | Previewed | Closed | Finished
-    | Fail | Pause
+    | Approve | Refuse | SetPermissions | Allow | TakeBack
+    | Ask | AskAgreement | Propose | SetTodos | SetTodoStatus | Think | Wrote | Heed | Deliver | Previewed | Closed
+    | Finished | Fail | Pause
 )  # fmt: skip
 
 

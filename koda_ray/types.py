@@ -56,6 +56,7 @@ __all__ = [
     "SessionPermissions",
     "Todo",
     "TodoStatus",
+    "Unread",
     "new_id",
     "now",
 ]
@@ -403,6 +404,22 @@ class Pointed(Model):
     notes: tuple[Note, ...]
 
 
+class Unread(Model):
+    """What a person said to agents at work who have not begun to heed it: until they do, it can be taken back.
+
+    ``id`` is that of the command, ``words`` and ``notes`` are what it said, and ``told`` is all of it in words, as the
+    agents will hear it. ``binding`` says that they go on because of it, where something would have been shown to the
+    person and the work have rested: it is not taken back any more.
+    """
+
+    id: str
+    words: str = ""
+    notes: tuple[Note, ...] = ()
+    told: str
+    binding: bool = False
+    at: datetime
+
+
 class Paused(Model):
     """Work that waits for a person to say whether more may be used, and how it goes on then.
 
@@ -426,7 +443,8 @@ class NodeState(Model):
     ``approval`` is the tool call that waits for a person's agreement, ``approvals_next`` those that wait behind it.
     ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
     since the session was made), ``feedback`` every change asked for (oldest first), and ``feedback_seen`` how many of
-    those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``answers`` is
+    those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``unread`` is
+    what was said that is not among them yet, since the agents work and no request of theirs has it. ``answers`` is
     all that was said when asked, oldest first, and before it the style
     that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
     plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
@@ -453,6 +471,7 @@ class NodeState(Model):
     feedback: tuple[str, ...] = ()
     feedback_seen: int = 0
     pointed: tuple[Pointed, ...] = ()
+    unread: tuple[Unread, ...] = ()
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False

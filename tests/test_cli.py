@@ -137,6 +137,19 @@ async def test_a_failure_is_told_and_can_be_taken_up_again(koda: World, shell: S
     assert (await client.session(session_id)).state.feedback == ("make it red",)
 
 
+async def test_what_agents_at_work_have_not_heeded_is_taken_back(koda: World, shell: Shell, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    session_id = (await shell("new", PROMPT)).out.strip()
+    for words in ("make it red", "make it round"):
+        assert (await shell("say", session_id, words)).status == 0
+    assert (await shell("unsay", session_id)).status == 0
+    (left,) = (await client.session(session_id)).state.unread
+    assert left.told == "make it red" and "make it red" in (await shell("show", session_id)).out
+    assert (await shell("unsay", session_id, left.id)).status == 0
+    for refused in (await shell("unsay", session_id), await shell("unsay", session_id, left.id)):
+        assert refused.status != 0 and "cancel" in refused.err
+
+
 async def test_an_asset_goes_along(shell: Shell, client: KodaClient) -> None:
     (shell.folder / "logo.gif").write_bytes(b"GIF89a" + bytes(20))
     session_id = (await shell("new", "Animate this", "--asset", "logo.gif")).out.strip()

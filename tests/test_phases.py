@@ -21,6 +21,7 @@ from koda_ray.commands import (
     EditPlan,
     Fail,
     Finished,
+    Heed,
     Pause,
     Previewed,
     Propose,
@@ -35,6 +36,7 @@ from koda_ray.commands import (
     SetTodos,
     SetTodoStatus,
     Start,
+    TakeBack,
     Think,
     Wrote,
 )
@@ -44,10 +46,12 @@ from koda_ray.types import (
     MAX_DURATION_S,
     Budget,
     NodeState,
+    Note,
     Option,
     Output,
     PendingCall,
     Plan,
+    Pointed,
     Preview,
     Question,
     RenderOptions,
@@ -108,7 +112,9 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Accept, st.sampled_from(["job_1", "job_2", ""])),
     st.builds(Reject, WORDS),
     st.builds(RequestChanges, WORDS),
-    st.builds(Say, WORDS),
+    st.builds(Say, WORDS, id=st.sampled_from(["cmd_1", "cmd_2"])),
+    st.builds(TakeBack, st.sampled_from(["cmd_1", "cmd_2"])),
+    st.builds(Heed, st.sampled_from(["cmd_1", "cmd_2"])),
     st.sampled_from(
         [
             EditPlan(tuple(SceneEdit(scene=n) for n in (3, 1, 2))),
@@ -213,7 +219,13 @@ def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], 
     assert (commands.StopWork() in effects) == (now.owes is not None)
     assert any(isinstance(e, commands.CancelJob) for e in effects) == (now.owes == "render_final")
     if past.owes is None and past.approval is None and past.paused is None:
-        kept = {"sandbox_id": "sbx_1", "updated_at": AT, "permissions": now.permissions, "budget": now.budget}
+        kept: dict[str, object] = {
+            "sandbox_id": "sbx_1",
+            "updated_at": AT,
+            "permissions": now.permissions,
+            "budget": now.budget,
+        }
+        kept["unread"] = tuple(each.model_copy(update={"binding": False}) for each in past.unread)
         assert new == past.model_copy(update={**kept, "closing": False})
     if new != now or effects:
         assert isinstance(told := effects[-1], commands.Emit) and told.type == "state_change"
@@ -265,9 +277,50 @@ def test_rejecting_the_plan_asks_again_and_changing_it_plans_again() -> None:
 
 
 def test_feedback_given_during_work_keeps_the_preview_from_ending_it() -> None:
-    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it red"))
+    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Say("make it red", id="cmd_1"))
     assert walk(working, Previewed(preview())).phase == "executing"
-    assert walk(working, Deliver(1), Previewed(preview())).phase == "preview"
+    heard = walk(working, Heed("cmd_1"))
+    assert (heard.feedback, heard.unread) == (("make it red",), ())
+    assert walk(heard, Previewed(preview())).phase == "executing"
+    assert walk(heard, Deliver(1), Previewed(preview())).phase == "preview"
+
+
+def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
+    note = Note(text="larger", time=1.0)
+    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept())
+    said = walk(working, Say("make it red", (note,), "cmd_1"), Say("and round", id="cmd_2"))
+    assert [each.id for each in said.unread] == ["cmd_1", "cmd_2"] and said.feedback == said.pointed == ()
+    left = walk(said, TakeBack("cmd_1"))
+    assert [each.id for each in left.unread] == ["cmd_2"]
+    assert walk(left, TakeBack("cmd_2"), Previewed(preview())).phase == "preview", "nothing keeps it from resting"
+    heard = walk(said, Heed("cmd_1"))
+    assert heard.pointed == (Pointed(change=1, words="make it red", notes=(note,)),)
+    for state, command in ((heard, TakeBack("cmd_1")), (said, TakeBack("cmd_9")), (left, Heed("cmd_1"))):
+        with pytest.raises(InvalidTransition, match="cmd_"):
+            apply(state, command, AT)
+
+
+def test_a_message_is_stored_as_what_it_was_judged_to_be_or_not_at_all() -> None:
+    working = walk(fresh(), Start("a ball"))
+    planned, failed = walk(working, Propose(PLAN)), walk(working, Fail("it broke", "X"))
+    for state, waits in ((working, True), (planned, False), (failed, True)):
+        said = apply(state, Say("red", id="cmd_1", waits=waits), AT)[0]
+        assert bool(said.unread) == waits and (said.feedback == ("red",)) != waits
+    for state, waits in ((working, False), (planned, True)):
+        with pytest.raises(InvalidTransition, match="say it again"):
+            apply(state, Say("red", waits=waits), AT)
+
+
+@pytest.mark.parametrize("shown", [Ask(QUESTION), Propose(PLAN), Previewed(preview())])
+def test_what_agents_go_on_for_is_not_taken_back(shown: Command) -> None:
+    before = (Start("a ball"), *((Propose(PLAN), Accept()) if isinstance(shown, Previewed) else ()))
+    said = walk(fresh(), *before, Say("make it red", id="cmd_1"))
+    assert said.owes is not None and walk(said, TakeBack("cmd_1"), shown).owes is None
+    bound = walk(said, shown)
+    assert bound.owes is not None
+    with pytest.raises(InvalidTransition, match=r"stop the work .cancel."):
+        apply(bound, TakeBack("cmd_1"), AT)
+    assert not walk(fresh(), PutBack(bound)).unread[0].binding, "nobody works any more"
 
 
 def test_last_words_are_to_come_until_they_are_said_or_a_person_goes_on() -> None:
@@ -414,8 +467,8 @@ def test_a_call_that_waits_for_agreement_holds_the_work_until_it_is_decided() ->
         apply(waits, Approve("apr_2"), AT)
     for decided in (walk(waits, Approve("apr_1")), walk(waits, Refuse("apr_1", "no"))):
         assert (decided.phase, decided.owes, decided.approval) == ("executing", "execute", None)
-    said = walk(waits, Say("use blue"))
-    assert said.feedback == ("use blue",) and said.approval == waits.approval
+    said = walk(waits, Say("use blue", id="cmd_1"))
+    assert [each.told for each in said.unread] == ["use blue"] and said.approval == waits.approval
     assert walk(waits, Cancel()).phase == "plan"
     with pytest.raises(InvalidTransition, match="no tool call waits"):
         apply(working, Approve("apr_1"), AT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
@@ -10,9 +11,10 @@ from pydantic.alias_generators import to_camel
 from koda_ray import commands
 from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
+from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, Note, Owes, RenderOptions, SceneEdit, SessionPermissions, new_id
 
-__all__ = ["COMMAND_NAMES", "parse_command"]
+__all__ = ["COMMAND_NAMES", "command_of", "parse_command"]
 
 
 class _Body(BaseModel):
@@ -60,6 +62,10 @@ class _Cancel(_Body):
     job_id: str = ""
 
 
+class _TakeBack(_Body):
+    id: str
+
+
 class _EditPlan(_Body):
     scenes: tuple[SceneEdit, ...]
 
@@ -98,6 +104,7 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "changes": lambda body: _changes(_Changes.model_validate(body)),
     "plan": lambda body: commands.EditPlan(_EditPlan.model_validate(body).scenes),
     "message": lambda body: _message(_Text.model_validate(body)),
+    "takeback": lambda body: commands.TakeBack(_TakeBack.model_validate(body).id),
     "cancel": lambda body: commands.Cancel(**_Cancel.model_validate(body).model_dump()),
     "retry": lambda body: (_Nothing.model_validate(body), commands.Retry())[1],
     "render": _render,
@@ -108,6 +115,12 @@ _PARSERS: dict[str, Callable[[Mapping[str, JsonValue]], commands.Command | comma
     "budget": lambda body: commands.Allow(Budget.model_validate(body)),
 }
 COMMAND_NAMES = tuple(_PARSERS)
+
+
+def command_of(asked: CommandRecord) -> commands.Command | commands.Rewind:
+    """Read a recorded command; raises as `parse_command`."""
+    command = parse_command(asked.name, asked.body)
+    return replace(command, id=asked.id) if isinstance(command, commands.Say) else command
 
 
 def parse_command(name: str, body: Mapping[str, JsonValue]) -> commands.Command | commands.Rewind:

@@ -183,6 +183,15 @@ class Counting:
             await self._store.hold(user_id, sizes, holder=session_id)
         return LISTING + len(found)
 
+    async def left(self, user_id: str, job_id: str) -> int:
+        """Count what a job made whose row is gone, with one of those that show it: those gone before that was done."""
+        copies = await self._store.list_jobs(ids=await self._store.job_ids(user_id, showing=job_id))
+        if not copies or any(copy.stored_bytes for copy in copies):
+            return LISTING
+        found = await self._storage.look_below(render_prefix(user_id, job_id))
+        await self._store.note_stored(copies[0], sum(each.size_bytes for each in found))
+        return 2 * LISTING
+
     async def result(self, job: JobRecord) -> int:
         """Count the pictures and reports of a video that was made before these were counted with it."""
         size = (job.result or {}).get("fileSize")

@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pydantic import JsonValue
 
 from koda_ray import phases
-from koda_ray.actors.command_parser import parse_command
+from koda_ray.actors.command_parser import command_of, parse_command
 from koda_ray.actors.core import SessionCore
-from koda_ray.commands import Command, Rewind
+from koda_ray.commands import Command, Rewind, TakeBack
 from koda_ray.errors import Conflict, Fenced, KodaError, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
@@ -94,19 +95,41 @@ async def _is_known(store: Store, session_id: str, key: str) -> bool:
     return await store.find_command(session_id, key) is not None
 
 
-def _foreseen(state: NodeState, waiting: Sequence[CommandRecord], command: Command | Rewind) -> dict[str, JsonValue]:
+def _foreseen(
+    state: NodeState, waiting: Sequence[CommandRecord], command: Command | Rewind | None
+) -> dict[str, JsonValue]:
     """Say what a command leads to once what waits before it is taken; raises what refuses it."""
-    at = now()
+    at, taken_back = now(), _taken_back(waiting)
+    waiting = [each for each in waiting if each.id not in taken_back]
+    if isinstance(command, TakeBack) and any(each.id == command.id for each in _can_be(waiting)):
+        waiting, command = [each for each in waiting if each.id != command.id], None
     for each in waiting:
-        before = parse_command(each.name, each.body)
+        before = command_of(each)
         if isinstance(before, Rewind):  # where that leads is known when it is taken, and so is whether this may follow
             return {}
         with suppress(KodaError):
             state, _ = phases.apply(state, before, at)
     if isinstance(command, Rewind):
         return {}
-    after, _ = phases.apply(state, command, at)
-    return {"phase": after.phase, "owes": after.owes}
+    if command is not None:
+        state, _ = phases.apply(state, command, at)
+    return {"phase": state.phase, "owes": state.owes}
+
+
+def _can_be(waiting: Sequence[CommandRecord]) -> list[CommandRecord]:
+    """Return what waits that can be taken back: what only says something."""
+    return [each for each in waiting if each.name in ("message", "changes")]
+
+
+def _taken_back(waiting: Sequence[CommandRecord]) -> dict[str, CommandRecord]:
+    """Return what takes back what, of all that waits: the two by the ids of both."""
+    said = {each.id: each for each in _can_be(waiting)}
+    found: dict[str, CommandRecord] = {}
+    for each in waiting:
+        command = command_of(each)
+        if isinstance(command, TakeBack) and (of := said.get(command.id)) is not None:
+            found |= {each.id: of, of.id: each}
+    return found
 
 
 class Intake:
@@ -171,10 +194,15 @@ class Intake:
 
     async def _take_all(self) -> dict[str, CommandRecord]:
         taken: dict[str, CommandRecord] = {}
-        for asked in await self._core.store.inbox(self._core.session_id):
+        waiting = await self._core.store.inbox(self._core.session_id)
+        taken_back = _taken_back(waiting)
+        for asked in waiting:
             self._refused.pop(asked.key, None)  # what was refused under this key was another
             try:
-                taken[asked.key] = await self._apply(asked)
+                if (other := taken_back.get(asked.id)) is None:
+                    taken[asked.key] = await self._apply(asked)
+                elif asked.name == "takeback":
+                    taken[asked.key] = await self._leave_out(other, asked)
             except KodaError as error:
                 if self._core.lost or isinstance(error, Fenced):
                     raise
@@ -188,6 +216,16 @@ class Intake:
         self._delayed = None
         return taken
 
+    async def _leave_out(self, said: CommandRecord, asked: CommandRecord) -> CommandRecord:
+        """Take out what waits unheard, and that it is taken back, in one commit."""
+        state = self._core.state
+        record = replace(asked, result={"phase": state.phase, "owes": state.owes})
+        error = Conflict(f"{said.name} {said.id} was taken back before anybody heard it", code="TAKEN_BACK")
+        told = _told(said, error)
+        await self._core.commit(Batch(command=record, refused=said.key, events=[told], touch=True))
+        self._remember(said, error)
+        return record
+
     async def _delay(self, asked: CommandRecord, error: StorageError) -> None:
         """Say once that a command waits; raises StorageError where that cannot be written either."""
         if self._delayed != asked.id:
@@ -196,9 +234,15 @@ class Intake:
             self._delayed = asked.id
 
     async def _refuse(self, asked: CommandRecord, error: KodaError) -> None:
-        data: dict[str, JsonValue] = {"command": asked.name, "code": error.code, "message": error.message}
-        told = NewEvent(type="command_refused", data=data, cause_id=asked.id)
-        await self._core.commit(Batch(refused=asked.key, events=[told]))
+        await self._core.commit(Batch(refused=asked.key, events=[_told(asked, error)]))
+        self._remember(asked, error)
+
+    def _remember(self, asked: CommandRecord, error: KodaError) -> None:
         while len(self._refused) >= _REMEMBERED:
             del self._refused[next(iter(self._refused))]
         self._refused[asked.key] = error
+
+
+def _told(asked: CommandRecord, error: KodaError) -> NewEvent:
+    data: dict[str, JsonValue] = {"command": asked.name, "code": error.code, "message": error.message}
+    return NewEvent(type="command_refused", data=data, cause_id=asked.id)

@@ -23,7 +23,7 @@ from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.state.content import CONTENT_LEASE, after_removal
 from koda_ray.state.keys import bundle_key, bundle_prefix, render_prefix, session_prefix, shared_prefixes
 from koda_ray.state.locks import holding
-from koda_ray.state.records import OWED_STATUSES, JobRecord, SessionRecord
+from koda_ray.state.records import OWED_STATUSES, JobRecord, SessionRecord, maker_of
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -45,9 +45,7 @@ _MOST_AT_ONCE = 500
 
 def results_of(job: JobRecord) -> set[str]:
     """Return under which prefixes a job's results lie: its own, and that of the job whose video it shows."""
-    key = (job.result or {}).get("videoKey")
-    shown = {key.rpartition("/")[0]} if isinstance(key, str) else set[str]()
-    return {render_prefix(job.user_id, job.id), *shown}
+    return {render_prefix(job.user_id, each) for each in (job.id, maker_of(job.result) or job.id)}
 
 
 async def each_job(store: Store, user_id: str) -> AsyncGenerator[JobRecord]:
@@ -88,11 +86,9 @@ async def remove_final(job: JobRecord, *, store: Store, storage: Storage) -> boo
     """
     if not await store.delete_job(job.id, user_id=job.user_id, unless=OWED_STATUSES):
         return False
-    shown: set[str] = set()
-    async for other in each_job(store, job.user_id):
-        shown |= results_of(other)
-    for prefix in results_of(job) - shown:
-        await storage.delete_prefix(prefix)
+    for made in {job.id, maker_of(job.result) or job.id}:
+        if not await store.job_ids(job.user_id, showing=made):
+            await storage.delete_prefix(render_prefix(job.user_id, made))
     return True
 
 

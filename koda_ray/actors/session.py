@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from koda_ray import phases
-from koda_ray.actors.command_parser import parse_command
+from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, heard_words, stops
+from koda_ray.actors.heard import answer_of, heard_words, judged, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
 from koda_ray.actors.permits import permissions_of
@@ -29,6 +29,7 @@ from koda_ray.actors.session_jobs import SessionJobs
 from koda_ray.actors.session_parts import SessionParts
 from koda_ray.actors.spending import SandboxMinutes, purse_of, too_much_stored
 from koda_ray.actors.subagents import session_subagents
+from koda_ray.actors.unread import UnreadWords
 from koda_ray.actors.work import Work
 from koda_ray.actors.workbench import PageTrial, SessionWorkbench
 from koda_ray.agent.hooks import Hooks
@@ -48,10 +49,11 @@ from koda_ray.commands import (
     Refuse,
     ReleaseSandbox,
     Rewind,
+    Say,
     StopWork,
 )
 from koda_ray.config import Settings
-from koda_ray.errors import Fenced, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
+from koda_ray.errors import Fenced, InvalidTransition, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.sandbox.base import PreviewEndpoint
@@ -168,6 +170,7 @@ class Session:
                     context=self._context,
                     briefing=lambda: session_block(self.state, self._assets),
                     todo=self._next_todo,
+                    ready=lambda: self._unread.heed(),
                 ),
             ),
             toolkit=Toolkit([*tools, *crew.tools(ORCHESTRATOR, 0)]),
@@ -175,6 +178,7 @@ class Session:
             policy=policy,
         )
         self.agents = Lead(orchestrator, crew)
+        self._unread = UnreadWords(self.core, self.agents, parts.storage)
 
     @classmethod
     async def open(cls, session_id: str, parts: SessionParts, *, activation: int | None = None) -> Self:
@@ -240,7 +244,7 @@ class Session:
         """Apply a command that waited, with what follows from it."""
         self._active_at = self._parts.clock()
         self.core.trace = asked.trace or self.core.trace
-        command, waits = parse_command(asked.name, asked.body), False
+        command, waits = command_of(asked), False
         try:
             # refused before anything is stopped
             if isinstance(command, Rewind):
@@ -259,10 +263,17 @@ class Session:
             self._kick()
 
     async def _record(self, command: Command, asked: CommandRecord) -> CommandRecord:
-        after, _ = phases.apply(self.state, command, now())
-        record = replace(asked, result={"phase": after.phase, "owes": after.owes})
-        await self._tell(command, Batch(phase_commands=[command], command=record, touch=True))
-        return record
+        while True:
+            after, _ = phases.apply(self.state, command, now())
+            record = replace(asked, result={"phase": after.phase, "owes": after.owes})
+            told = judged(command, self.state)
+            try:
+                await self._tell(told, Batch(phase_commands=[told], command=record, touch=True))
+            except InvalidTransition:
+                if judged(command, self.state) == told:
+                    raise
+                continue  # the agents came to rest meanwhile: it means something else then
+            return record
 
     async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.
@@ -291,6 +302,7 @@ class Session:
             await self.agents.reject(pending[command.approval_id], command.reason, batch)
             return
         if stops(command, self.state):
+            await self._unread.heed()
             left = await self.jobs.left()
             batch.jobs, batch.charges = [*batch.jobs, *left.jobs], [*batch.charges, *left.charges]
             await self.agents.abandon("The person cancelled.", batch)
@@ -298,6 +310,7 @@ class Session:
         waits = await self.agents.waiting() if self.state.paused is None else None
         asked = self.state.phase in ("question", "plan") and self.state.owes is None and not pending
         if waits is not None and asked and (result := answer_of(command, self.state)) is not None:
+            await self._unread.heed()
             await self.agents.resolve(waits.id, json.dumps(result, ensure_ascii=False), batch)
             return
         paused = self.state.paused is not None
@@ -307,7 +320,11 @@ class Session:
         words = heard_words(command, self.state)
         if words is None:
             await self.core.commit(batch)
+        elif isinstance(command, Say) and command.waits:
+            await self.core.commit(batch)
+            self.agents.notice()
         else:
+            await self._unread.heed()
             parts = self._parts
             seen = await pictures_of(command, user_id=self.core.user_id, store=parts.store, storage=parts.storage)
             await self.agents.add_user(words, batch, pictures=seen)
@@ -398,7 +415,7 @@ class Session:
 
     async def _work_on(self) -> None:
         self._assets = await self.project.assets()
-        await Work(self.core, loop=self.agents, jobs=self.jobs).run()
+        await Work(self.core, loop=self.agents, jobs=self.jobs, unread=self._unread).run()
         await self.jobs.leave()
         self._parts.rested()
 

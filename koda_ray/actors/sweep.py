@@ -41,7 +41,7 @@ from koda_ray.state.keys import (
     users_prefix,
 )
 from koda_ray.state.locks import holding
-from koda_ray.state.records import JobRecord
+from koda_ray.state.records import VIDEO_SWEPT, JobRecord
 from koda_ray.state.storage import Storage, Stored
 from koda_ray.state.store import Store
 from koda_ray.types import now
@@ -307,13 +307,14 @@ class Sweep:
         except NotFound:
             if prefix not in await self._shown_results(user_id):
                 return await self._remove("results", prefix, limit)
-            return 1
+            return 1 + await self._counting.left(user_id, job_id)
         cost = 1 + await self._counting.result(job)
         is_old = job.updated_at < self._clock() - self._retention.previews
         video = str((job.result or {}).get("videoKey", ""))
         if job.kind != "preview" or job.status != "succeeded" or not is_old or not video.startswith(f"{prefix}/"):
             return cost
-        if prefix not in await self._watched(user_id) and await self._storage.exists(video):
+        is_marked = VIDEO_SWEPT in (job.result or {})
+        if prefix not in await self._watched(user_id) and not (is_marked and not await self._storage.exists(video)):
             self._over.append((job, video))
         return cost + LISTING
 
@@ -328,13 +329,16 @@ class Sweep:
             if render_prefix(user_id, job.id) in watched:
                 continue
             try:
-                stays = [
-                    each for each in await self._storage.look_below(render_prefix(user_id, job.id)) if each.key != video
-                ]
-                taken = sum(stored.size_bytes for stored in stays)
-                await self._store.update_job(replace(job, stored_bytes=taken))  # first: what is cut off is done again
-                await self._storage.delete(video)
-                self._removed("previews", video)
+                found = await self._storage.look_below(render_prefix(user_id, job.id))
+                taken = sum(stored.size_bytes for stored in found if stored.key != video)
+                # first: what is cut off is done again
+                await self._store.update_job(_without_video(replace(job, stored_bytes=taken)))
+                copies = await self._store.job_ids(user_id, showing=job.id)
+                for copy in await self._store.list_jobs(ids=[each for each in copies if each != job.id]):
+                    await self._store.update_job(_without_video(copy))
+                if any(stored.key == video for stored in found):
+                    await self._storage.delete(video)
+                    self._removed("previews", video)
             except KodaError as error:
                 leave_for_next(f"the result of {job.id}", error)
         return LISTING * (1 + len(over))
@@ -407,6 +411,10 @@ class Sweep:
                 kept |= {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
             self._kept = {user_id: kept}
         return self._kept[user_id]
+
+
+def _without_video(job: JobRecord) -> JobRecord:
+    return replace(job, result={**(job.result or {}), VIDEO_SWEPT: True})
 
 
 def _last(found: Iterable[Stored]) -> datetime:

@@ -68,7 +68,7 @@ def back_at(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Change
     Returns:
         The change, and the effects of going back; events among them are in the change already.
     """
-    state, effects = phases.apply(past.record.state, PutBack(past.state), at)
+    state, effects = phases.apply(past.record.state, PutBack(_then(past)), at)
     parts = _parts(past, state, _BACK, at)
     head_id = new_id("hed")
     events = [rewound(past, head_id, cause_id=command.id), *approval_events(past.pending, parts.approvals)]
@@ -83,6 +83,16 @@ def back_at(past: Past, *, command: CommandRecord, at: datetime) -> tuple[Change
         batch=Batch(messages=parts.closing, events=events, command=replace(command, result=result), touch=True),
     )
     return change, effects
+
+
+def _then(past: Past) -> NodeState:
+    """Return the state of a point.
+
+    What nobody had heeded by then was said after it, but for a head: that is where the session was, with all of it.
+    """
+    if past.head is not None or past.point is None:
+        return past.state
+    return past.state.model_copy(update={"unread": ()})
 
 
 async def fork_session(
@@ -132,7 +142,7 @@ def forked(past: Past, spent: Amounts, *, at: datetime) -> ForkedSession:
     source = past.record
     session_id = new_id("ses")
     moved = _Moved(past, session_id)
-    state, _ = phases.apply(source.state, PutBack(past.state), at)
+    state, _ = phases.apply(source.state, PutBack(_then(past)), at)
     budget = left_of(state.budget, spent) if state.budget is not None else None
     state = moved.state(state).model_copy(update={"created_at": at, "updated_at": at, "budget": budget, "group": None})
     parts = _parts(past, state, _OTHER, at)

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.session_jobs import JobRequest, SessionJobs
 from koda_ray.actors.spending import pause_for
+from koda_ray.actors.unread import UnreadWords
 from koda_ray.agent.lead import Lead
 from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.own_words import reminder
@@ -46,10 +47,11 @@ _OWED = {
 class Work:
     """One session's work, a piece at a time."""
 
-    def __init__(self, core: SessionCore, *, loop: Lead, jobs: SessionJobs) -> None:
+    def __init__(self, core: SessionCore, *, loop: Lead, jobs: SessionJobs, unread: UnreadWords) -> None:
         self._core = core
         self._loop = loop
         self._jobs = jobs
+        self._unread = unread
 
     async def run(self) -> None:
         """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money.
@@ -143,6 +145,7 @@ class Work:
 
     async def _carry_on(self, outcome: LoopOutcome) -> None:
         """Answer a call that waits for a person who has spoken already."""
+        await self._unread.heed()
         said = list(self._core.state.feedback[self._core.state.feedback_seen :])
         content: dict[str, JsonValue] = {"status": "changes", "feedback": "\n".join(said)}
         await self._loop.resolve(outcome.suspended_call_id or "", json.dumps(content, ensure_ascii=False))

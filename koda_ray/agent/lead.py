@@ -57,6 +57,11 @@ class Lead:
             self._subagents.spoken(record.created_at)
         return record
 
+    def notice(self) -> None:
+        """Have a run that only waits for subagents look at its history again: something waits to be heard."""
+        self._spoken = True
+        self._subagents.wake()
+
     async def waiting(self) -> ToolCallRecord | None:
         """Find the agent's own call that waits for a person."""
         return await self._loop.waiting()

@@ -342,7 +342,7 @@ class AgentLoop:
     async def _run(self) -> LoopOutcome:
         turns, cut_off, self._calls.made = 0, 0, 0
         while True:
-            await self._log.refresh()
+            await self._look()
             history = self._log.history
             if open_ := self._log.open_calls():
                 if self._at is not Breakpoint.TOOL_PENDING:
@@ -375,6 +375,11 @@ class AgentLoop:
                 self._rest()
                 return LoopOutcome(kind="stopped", text=stop.reason)
             cut_off = cut_off + 1 if stop == "max_tokens" else 0
+
+    async def _look(self) -> None:
+        """Have what waits to be heard put into the history, and then look at that."""
+        await self._prompt.ready()
+        await self._log.refresh()
 
     def _circle(self, recent: Sequence[MessageRecord]) -> str | None:
         kit = self._toolkit
@@ -425,7 +430,7 @@ class AgentLoop:
                     raise
                 await self._again(attempt, error)
                 self._move(Breakpoint.PRE_MODEL)
-                await self._log.refresh()
+                await self._look()
             except (Exception, asyncio.CancelledError) as error:
                 await self._unanswered(call_id, request, error, answer)
                 raise

@@ -23,6 +23,10 @@ def _nothing() -> str:
     return ""
 
 
+async def _at_once() -> None:
+    """Have nothing to do first."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
     """What a model is told around the conversation.
@@ -34,12 +38,15 @@ class Prompt:
         briefing: Called before each request; its text is the last system part and never stored: what is true for a long
             time, such as an agreed plan. Empty for none.
         todo: Says what is to be done next on the agent's list of things to do; empty where nothing is.
+        ready: Awaited before each look at the history, for whoever has something to put there first: what it does is
+            in the history, and so durable, before a request holds it.
     """
 
     system: tuple[str, ...] = ()
     context: Callable[[], str] = _nothing
     briefing: Callable[[], str] = _nothing
     todo: Callable[[], str] = _nothing
+    ready: Callable[[], Awaitable[None]] = _at_once
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,6 +169,10 @@ class Subagents:
         self._spoken_at = at
         self._news.set()
 
+    def wake(self) -> None:
+        """Have whoever waits for news look again."""
+        self._news.set()
+
     async def spawned(self) -> int:
         """Count what was spawned since a person last spoke."""
         if self._spoken_at is None:

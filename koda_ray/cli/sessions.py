@@ -32,7 +32,7 @@ from koda_ray.cli.options import (
 )
 from koda_ray.cli.shapes import Spoken, spread
 from koda_ray.console.exits import Exit, Left
-from koda_ray.errors import InvalidInput
+from koda_ray.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -251,6 +251,25 @@ def set_permissions(
 def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.")], server: Server = None) -> None:
     """Say something to a session: what should be different, or what it should know."""
     tell(session, server, lambda client: client.say(session, text))
+
+
+@app.command()
+def unsay(
+    session: Session,
+    message: Annotated[str | None, typer.Argument(help="Which (its command's id); else the last.")] = None,
+    server: Server = None,
+) -> None:
+    """Take back what was said last to agents at work, while they have not begun to heed it."""
+
+    async def send(client: KodaClient) -> CommandAccepted:
+        if message is not None:
+            return await client.take_back(session, message)
+        unread = (await client.session(session)).state.unread
+        if not unread:
+            raise Conflict(f"nothing waits to be heeded; stop the work with: koda cancel {session}")
+        return await client.take_back(session, unread[-1].id)
+
+    tell(session, server, send)
 
 
 @app.command()

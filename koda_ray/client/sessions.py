@@ -241,6 +241,16 @@ class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxe
         said = Message.model_construct(text=text, notes=tuple(notes))
         return await self._command(session_id, "message", said, key)
 
+    async def take_back(self, session_id: str, command_id: str, *, key: str | None = None) -> CommandAccepted:
+        """Take back what was said (its answer's ``command_id``), while it is among ``state.unread`` or waits.
+
+        Raises:
+            InvalidTransition: The agents work on it, or have heeded it.
+        """
+        path = f"{_session(session_id)}/messages/{quote(command_id, safe='')}"
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        return parse(CommandAccepted, await self._send("DELETE", path, headers=headers))
+
     async def cancel(self, session_id: str, *, key: str | None = None) -> CommandAccepted:
         """Stop the work under way."""
         return await self._command(session_id, "cancel", None, key)

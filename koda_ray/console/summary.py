@@ -205,6 +205,8 @@ def print_session(console: Console, found: SessionView, files: FileList | None, 
         console.print(f"  answer    {escape(one_line(state.answer, 200))}")
     for words in state.feedback:
         console.print(f"  changes   {escape(one_line(words, 200))}")
+    for unread in state.unread:
+        console.print(f"  unread    {escape(one_line(unread.told, 200))}")
     if state.plan is not None:
         console.print(Padding(plan_table(state.plan, min(100, console.width - 4)), (1, 0, 0, 2)))
     if state.execution is not None and state.execution.todos:

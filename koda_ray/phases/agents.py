@@ -11,6 +11,7 @@ from koda_ray.commands import (
     Deliver,
     Emit,
     Finished,
+    Heed,
     Previewed,
     Propose,
     ReleaseSandbox,
@@ -21,15 +22,16 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import stuck
-from koda_ray.phases.parts import Transition, refuse
+from koda_ray.phases.parts import Transition, announce, binding, person_said, refuse, was_spoken_to
 from koda_ray.phases.plans import check_scenes
-from koda_ray.types import Execution, NodeState, Todo
+from koda_ray.types import Execution, NodeState, Pointed, Todo
 
 __all__ = [
     "ask",
     "closed",
     "deliver",
     "finished",
+    "heed",
     "previewed",
     "propose",
     "set_todo_status",
@@ -50,8 +52,8 @@ def ask(state: NodeState, command: Ask, at: datetime) -> Transition:
             "the one question has been asked and answered; choose what fits the answer and propose a plan",
             context={"field": "reason"},
         )
-    if state.feedback_seen < len(state.feedback):  # something was said meanwhile: it comes before the question
-        return state, ()
+    if was_spoken_to(state):  # meanwhile: that comes before the question
+        return binding(state), ()
     update: dict[str, object] = {"phase": "question", "owes": None, "question": command.question, "plan": None}
     return state.model_copy(update=update), (ApprovalChange("question", "pending"),)
 
@@ -70,8 +72,8 @@ def propose(state: NodeState, command: Propose, at: datetime) -> Transition:
     update: dict[str, object] = {"phase": "plan", "owes": None, "plan": command.plan, "plan_accepted": False}
     update["plan_edited"] = False
     update["style"] = state.style or command.plan.style
-    if state.feedback_seen < len(state.feedback):  # something was said meanwhile: the plan must take it in
-        return state.model_copy(update=update | {"owes": "plan"}), ()
+    if was_spoken_to(state):  # meanwhile: the plan must take it in
+        return binding(state.model_copy(update=update | {"owes": "plan"})), ()
     return state.model_copy(update=update), (ApprovalChange("plan", "pending"),)
 
 
@@ -130,6 +132,22 @@ def wrote(state: NodeState, command: Wrote, at: datetime) -> Transition:
     return new, tuple(Emit("file_written", (("path", path), ("size", size))) for path, size in command.files)
 
 
+def heed(state: NodeState, command: Heed, at: datetime) -> Transition:
+    """Have the agents hear what was said while they worked."""
+    said = next((each for each in state.unread if each.id == command.id), None)
+    if said is None:
+        raise refuse(state, f"heed {command.id}", "it was taken back, or heeded before")
+    update: dict[str, object] = {
+        "feedback": (*state.feedback, said.told),
+        "unread": tuple(each for each in state.unread if each is not said),
+    }
+    if said.notes:
+        pointed = Pointed(change=len(state.feedback) + 1, words=said.words, notes=said.notes)
+        update["pointed"] = (*state.pointed, pointed)
+    new = state.model_copy(update=update)
+    return new, (person_said(said.told), announce(new))
+
+
 def deliver(state: NodeState, command: Deliver, at: datetime) -> Transition:
     """Note how much of what the person said the agents have been told."""
     seen = max(state.feedback_seen, min(command.count, len(state.feedback)))
@@ -142,8 +160,8 @@ def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
     preview = command.preview
     ready = Emit("preview_ready", (("url", preview.video_url), ("duration", preview.duration)))
     # something was said meanwhile, or another agent's call still waits for agreement: show it, and go on working
-    if state.feedback_seen < len(state.feedback) or state.approval is not None:
-        return state.model_copy(update={"preview": preview}), (ready,)
+    if was_spoken_to(state) or state.approval is not None:
+        return binding(state.model_copy(update={"preview": preview})), (ready,)
     done = tuple(todo.model_copy(update={"status": "done"}) for todo in execution.todos)
     changed = tuple(_todo(t) for t, before in zip(done, execution.todos, strict=True) if t != before)
     update: dict[str, object] = {

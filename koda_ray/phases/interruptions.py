@@ -243,6 +243,7 @@ def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:
     # what holds for the session is not of that time: its sandbox, what may be done and what may be used
     kept = ("sandbox_id", "sandbox_status", "permissions", "budget")
     here: dict[str, object] = {name: getattr(state, name) for name in kept}
+    here["unread"] = tuple(each.model_copy(update={"binding": False}) for each in past.unread)  # nobody works
     return past.model_copy(update={**here, "closing": False}), effects
 
 

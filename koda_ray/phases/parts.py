@@ -11,7 +11,7 @@ from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.pointing import in_words
 from koda_ray.types import MAX_PROMPT_CHARS, NodeState, Note, Pointed
 
-__all__ = ["Transition", "announce", "asked", "person_said", "refuse", "words_of"]
+__all__ = ["Transition", "announce", "asked", "binding", "person_said", "refuse", "was_spoken_to", "words_of"]
 
 
 Transition = tuple[NodeState, tuple[Effect, ...]]
@@ -44,6 +44,17 @@ def asked(state: NodeState, words: str, notes: tuple[Note, ...], what: str) -> t
         pointed = Pointed(change=len(state.feedback) + 1, words=words.strip(), notes=notes)
         update["pointed"] = (*state.pointed, pointed)
     return told, update
+
+
+def was_spoken_to(state: NodeState) -> bool:
+    """Whether something was said that the agents have not answered yet: it comes before what they would show."""
+    return bool(state.unread) or state.feedback_seen < len(state.feedback)
+
+
+def binding(state: NodeState) -> NodeState:
+    """Have the agents go on because of what they have not begun to heed, which can't be taken back then."""
+    unread = tuple(each.model_copy(update={"binding": True}) for each in state.unread)
+    return state.model_copy(update={"unread": unread}) if unread else state
 
 
 def refuse(state: NodeState, what: str, instead: str) -> InvalidTransition:

@@ -19,11 +19,12 @@ from koda_ray.commands import (
     SetPermissions,
     Start,
     StopWork,
+    TakeBack,
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import answer_budget, unstuck
 from koda_ray.phases.parts import Transition, announce, asked, person_said, refuse, words_of
-from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions
+from koda_ray.types import Answered, Execution, NodeState, Output, RenderOptions, Unread
 
 __all__ = [
     "accept",
@@ -35,6 +36,7 @@ __all__ = [
     "say",
     "set_permissions",
     "start",
+    "take_back",
 ]
 
 
@@ -174,8 +176,13 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
         return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
-    if state.owes in ("analyze", "plan", "execute") or state.approval is not None:
-        return state.model_copy(update=update), (person_said(words),)
+    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
+    if command.waits is not None and state.phase != "error" and command.waits != works:
+        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
+    if works:
+        said = Unread(id=command.id, words=command.text.strip(), notes=command.notes, told=words, at=at)
+        new = state.model_copy(update={"unread": (*state.unread, said)})
+        return new, (announce(new),)
     match state.phase:
         case "question":
             return answer(state, Answer(text=words), at)
@@ -185,6 +192,16 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
             return say(_resume(state)[0], command, at)
         case _:
             return _iterate(state, words, update)
+
+
+def take_back(state: NodeState, command: TakeBack, at: datetime) -> Transition:
+    """Have not said something that the agents have not begun to heed."""
+    said = next((each for each in state.unread if each.id == command.id and not each.binding), None)
+    if said is None:
+        instead = "it is worked on, was heeded, or was not said here; stop the work (cancel), go back to before it "
+        raise refuse(state, f"take back message {command.id}", f"{instead}(rewind), or say what is to be different")
+    new = state.model_copy(update={"unread": tuple(each for each in state.unread if each is not said)})
+    return new, (announce(new),)
 
 
 def retry(state: NodeState, command: Retry, at: datetime) -> Transition:

@@ -102,8 +102,7 @@ async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None
 async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None]) -> set[str]:
     """Say which of some videos were deleted, by the jobs that made them; None among those is nobody's."""
     ids = {each for each in job_ids if each is not None}
-    kept = await store.list_jobs(ids=ids, user_id=user_id) if ids else []
-    return ids - {job.id for job in kept}
+    return ids.difference(await store.job_ids(user_id, among=ids)) if ids else ids
 
 
 async def session_shown(store: Store, row: SessionRecord) -> SessionView:
@@ -121,6 +120,6 @@ def _turn(row: SessionRecord) -> WhoseTurn | None:
 
 
 async def _page(store: Store, user_id: str, rows: list[SessionRecord], next_: str | None) -> SessionPage:
-    finals = (row.state.output.job_id for row in rows if row.state.output is not None and row.state.output.video_url)
-    lost = await lost_finals(store, user_id, finals)
+    shown = {made.job_id for row in rows for made in (row.state.output, row.state.preview) if made is not None}
+    lost = shown.difference(await store.job_ids(user_id, among=shown, unswept=True)) if shown else shown
     return SessionPage(sessions=tuple(session_summary(row, lost) for row in rows), next=next_)

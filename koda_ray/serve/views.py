@@ -222,7 +222,10 @@ def _camel(value: JsonValue) -> JsonValue:
 
 
 def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSummary:
-    """Show a session in a list; ``lost`` are the jobs of final videos that were deleted."""
+    """Show a session in a list; ``lost`` are jobs whose videos are gone: of finals that were deleted, and of previews.
+
+    Of those the pictures stay.
+    """
     state = row.state
     todos = state.execution.todos if state.execution else ()
     final = state.output if state.output is not None and state.output.video_url is not None else None
@@ -245,7 +248,7 @@ def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSu
         todos_done=sum(todo.status == "done" for todo in todos),
         todos=len(todos),
         duration=made.duration if made else state.plan.total_duration if state.plan else None,
-        video_url=f"/v1/sessions/{row.id}/video?job={made.job_id}" if made else None,
+        video_url=f"/v1/sessions/{row.id}/video?job={made.job_id}" if made and made.job_id not in lost else None,
         thumbnail_url=f"/v1/sessions/{row.id}/thumbnail?job={pictured.job_id}" if pictured else None,
         error=state.error.message if state.error else None,
         created_at=row.created_at,

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
+from pydantic import JsonValue
+
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.charges import ChargeEntry
@@ -24,18 +26,20 @@ from koda_ray.state.notify import Notifier
 from koda_ray.state.records import (
     OWED_STATUSES,
     PAGE_RENDERS,
+    VIDEO_SWEPT,
     ChunkRecord,
     JobRecord,
     JobStatus,
     RenderQuota,
     RendersSought,
+    maker_of,
     stored_units,
 )
 from koda_ray.state.refusals import check_renders, no_such, replaced
 from koda_ray.state.rows import number
 from koda_ray.types import now
 
-__all__ = ["JsonJobs", "put_chunks", "put_job", "remove_job", "renders_in_turn"]
+__all__ = ["JsonJobs", "leave_results", "put_chunks", "put_job", "remove_job", "renders_in_turn"]
 
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
 
@@ -91,11 +95,27 @@ class JsonJobs:
             lambda tables: [decode(JobRecord, row) for row in _newest(filter(is_wanted, tables.of("jobs")))[:limit]]
         )
 
-    async def job_ids(self, user_id: str) -> list[str]:
-        """Read the ids of all jobs of a user, in no order."""
+    async def job_ids(
+        self,
+        user_id: str,
+        *,
+        among: Collection[str] | None = None,
+        showing: str | None = None,
+        unswept: bool = False,
+    ) -> list[str]:
+        """Read the ids of a user's jobs, in no order; see `Store.job_ids`."""
         mine = words(user_id)
+
+        def is_wanted(row: TableRow) -> bool:
+            return (
+                row["user_id"] == mine
+                and (among is None or row["id"] in among)
+                and (showing is None or showing in (row["id"], _maker(row)))
+                and not (unswept and VIDEO_SWEPT in _result(row))
+            )
+
         return await self._database.read(
-            lambda tables: [str(row["id"]) for row in tables.of("jobs") if row["user_id"] == mine]
+            lambda tables: [str(row["id"]) for row in filter(is_wanted, tables.of("jobs"))]
         )
 
     async def list_renders(
@@ -221,6 +241,7 @@ class JsonJobs:
             if row is None or row["user_id"] != words(user_id) or row["status"] in unless:
                 return False
             remove_charges(change, user_id, job_id)
+            leave_results(change, [row])
             remove_job(change, job_id)
             return True
 
@@ -279,6 +300,20 @@ def remove_job(change: Transaction, job_id: str) -> None:
     change.remove("jobs", job_id)
 
 
+def leave_results(change: Transaction, leaving: Sequence[TableRow]) -> None:
+    """Have what jobs that are about to go made count for a copy that shows it still, where there is one."""
+    left = {_maker(row): row.get("stored_bytes", 0) for row in leaving if row.get("stored_bytes", 0)}
+    left.pop(None, None)
+    going = {str(row["id"]) for row in leaving}
+    for row in sorted(change.tables.of("jobs"), key=lambda row: str(row["id"])) if left else ():
+        is_copy = (
+            str(row["id"]) not in going and row["session_id"] is not None and row["user_id"] == leaving[0]["user_id"]
+        )
+        if is_copy and (size := left.pop(_maker(row), 0)):
+            taken = cast("int", row.get("stored_bytes", 0)) + cast("int", size)
+            change.set("jobs", str(row["id"]), {"stored_bytes": taken})
+
+
 def renders_in_turn(tables: Tables, at: str) -> list[TableRow]:
     """Read renders of people's own that nobody holds, by turns: each user's first one, then the second ones."""
     owed = [row for row in tables.of("jobs") if row["status"] in OWED_STATUSES and row["session_id"] is None]
@@ -289,6 +324,14 @@ def renders_in_turn(tables: Tables, at: str) -> list[TableRow]:
         if _is_unheld(row, at):
             waiting.append((turns[str(row["user_id"])], str(row["updated_at"]), str(row["id"]), row))
     return [row for *_, row in sorted(waiting, key=lambda each: each[:3])]
+
+
+def _result(row: TableRow) -> dict[str, JsonValue]:
+    return cast("dict[str, JsonValue] | None", row["result"]) or {}
+
+
+def _maker(row: TableRow) -> str | None:
+    return maker_of(_result(row))
 
 
 def _is_held(row: TableRow, at: str) -> bool:

@@ -31,7 +31,7 @@ from koda_ray.state.json_files import Files
 from koda_ray.state.json_history import JsonHistory
 from koda_ray.state.json_holdings import JsonHoldings, leave_holdings
 from koda_ray.state.json_inbox import JsonInbox, activation_of, asked_of, count_awake, quota_used
-from koda_ray.state.json_jobs import JsonJobs, remove_job, renders_in_turn
+from koda_ray.state.json_jobs import JsonJobs, leave_results, remove_job, renders_in_turn
 from koda_ray.state.json_log import COMPACT_BYTES, Recovery
 from koda_ray.state.json_parts import epoch_of, put_events
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, time_of, words
@@ -379,8 +379,10 @@ class JSONStore(
             remove_charges(change, user_id, session_id)
             leave_holdings(change, user_id, session_id)
             for table in ("jobs", "sandboxes", "assets"):
-                mine = [str(row["id"]) for row in change.tables.of(table) if row["session_id"] == words(session_id)]
-                for item_id in mine:
+                mine = [each for each in change.tables.of(table) if each["session_id"] == words(session_id)]
+                if table == "jobs":
+                    leave_results(change, mine)
+                for item_id in [str(each["id"]) for each in mine]:
                     if table == "jobs":
                         remove_job(change, item_id)
                     else:

@@ -5,7 +5,7 @@ The ``trace`` of a row is the span that asked for its work, as ``traceparent`` (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -21,6 +21,7 @@ from koda_ray.types import NodeState, Owes
 __all__ = [
     "OWED_STATUSES",
     "PAGE_RENDERS",
+    "VIDEO_SWEPT",
     "ApiKeyRecord",
     "ApprovalKind",
     "ApprovalRecord",
@@ -44,6 +45,7 @@ __all__ = [
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
+    "maker_of",
     "stored_units",
 ]
 
@@ -206,7 +208,8 @@ class CheckpointRecord:
 class JobRecord:
     """A render job's row; ``spec``, ``progress`` and ``result`` are the render floor's own JSON.
 
-    ``video_s`` is how long its video is, in seconds, as far as is known; ``stored_bytes`` how much that takes.
+    ``video_s`` is how long its video is, in seconds, as far as is known; ``stored_bytes`` how much that takes: nothing
+    in a copy, whose session was made of another one, while the job that made the video is there.
     """
 
     id: str
@@ -226,6 +229,10 @@ class JobRecord:
     trace: str | None = field(default=None, compare=False)
     created_at: datetime
     updated_at: datetime
+
+
+VIDEO_SWEPT = "videoSwept"
+"""What is true in a job's result once its video was removed, and the rest of it stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +308,12 @@ class ChunkRecord:
     worker: str
     error: str | None = None
     created_at: datetime
+
+
+def maker_of(result: Mapping[str, JsonValue] | None) -> str | None:
+    """Return which job made the video that a job's result names; None where it names none."""
+    key = (result or {}).get("videoKey")
+    return (key.rpartition("/")[0].rpartition("/")[2] or None) if isinstance(key, str) else None
 
 
 def stored_units(chunks: Iterable[ChunkRecord]) -> dict[str, int]:

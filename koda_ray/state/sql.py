@@ -67,7 +67,7 @@ from koda_ray.state.sql_inbox import (
     take_out,
     why_not_activated,
 )
-from koda_ray.state.sql_jobs import SqlJobs, put_chunks, put_job, renders_in_turn
+from koda_ray.state.sql_jobs import SqlJobs, leave_results, put_chunks, put_job, renders_in_turn
 from koda_ray.state.sql_parts import add_events, fenced, put_command
 from koda_ray.state.sql_shares import SqlShares
 from koda_ray.state.sql_tiers import SqlTiers
@@ -504,6 +504,7 @@ class SqlStore(
             remove_charges(self._database, connection, user_id, session_id)
             leave_holdings(connection, user_id, session_id)
             jobs = select(schema.jobs.c.id).where(schema.jobs.c.session_id == session_id)
+            leave_results(connection, user_id, schema.jobs.c.session_id == session_id)
             connection.execute(delete(schema.events).where(or_(_E.stream_id == session_id, _E.stream_id.in_(jobs))))
             connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id.in_(jobs)))
             # spelled out, not left to cascades: not every server of SQLite's dialect keeps foreign keys switched on

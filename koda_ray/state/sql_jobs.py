@@ -6,7 +6,21 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 
 from koda_ray.errors import Conflict
 from koda_ray.events import Envelope, NewEvent
@@ -14,15 +28,18 @@ from koda_ray.state import schema
 from koda_ray.state.charges import ChargeEntry
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
+from koda_ray.state.keys import render_prefix
 from koda_ray.state.notify import Notifier
 from koda_ray.state.records import (
     OWED_STATUSES,
     PAGE_RENDERS,
+    VIDEO_SWEPT,
     ChunkRecord,
     JobRecord,
     JobStatus,
     RenderQuota,
     RendersSought,
+    maker_of,
     stored_units,
 )
 from koda_ray.state.refusals import check_renders, no_such
@@ -35,13 +52,16 @@ from koda_ray.state.sql_inbox import queued_video_s
 from koda_ray.state.sql_parts import add_events, fenced
 from koda_ray.types import now
 
-__all__ = ["SqlJobs", "put_chunks", "put_job", "renders_in_turn"]
+__all__ = ["SqlJobs", "leave_results", "put_chunks", "put_job", "renders_in_turn"]
 
 _J = schema.jobs.c
 _L = schema.locks.c
 _S = schema.sessions.c
 _ROOM = "renders"
 """The row of `locks` that whoever counts renders holds meanwhile."""
+_RESULT = type_coerce(_J.result, Text)
+"""A result as it is stored: JSON without spaces, in which a name with its quotes is no part of any text."""
+_IS_SWEPT = f'"{VIDEO_SWEPT}":true'
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
 
 
@@ -123,9 +143,23 @@ class SqlJobs:
             query = query.where(_is_after(before))
         return await self._database.records(JobRecord, query.order_by(_J.created_at.desc(), _J.id.desc()).limit(limit))
 
-    async def job_ids(self, user_id: str) -> list[str]:
-        """Read the ids of all jobs of a user, in no order."""
+    async def job_ids(
+        self,
+        user_id: str,
+        *,
+        among: Collection[str] | None = None,
+        showing: str | None = None,
+        unswept: bool = False,
+    ) -> list[str]:
+        """Read the ids of a user's jobs, in no order; see `Store.job_ids`."""
         query = select(_J.id).where(_J.user_id == user_id)
+        if among is not None:
+            query = query.where(_J.id.in_(among))
+        if showing is not None:
+            video = f'"videoKey":"{render_prefix(user_id, showing)}/'
+            query = query.where(or_(_J.id == showing, _RESULT.contains(video, autoescape=True)))
+        if unswept:
+            query = query.where(~func.coalesce(_RESULT, "").contains(_IS_SWEPT))
         return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
 
     async def list_renders(
@@ -263,9 +297,11 @@ class SqlJobs:
         lock = update(schema.sessions).where(_S.id.in_(of)).values(rev=_S.rev)
 
         def work(connection: Connection) -> bool:
+            take_turn(connection, user_id)  # before the session's row, as whoever removes that does
             connection.execute(lock)
             if connection.execute(row).first() is None:
                 return False
+            leave_results(connection, user_id, _J.id == job_id)
             remove_charges(self._database, connection, user_id, job_id)
             connection.execute(delete(schema.events).where(schema.events.c.stream_id == job_id))
             connection.execute(delete(schema.chunks).where(schema.chunks.c.job_id == job_id))
@@ -298,6 +334,25 @@ class SqlJobs:
             return made
 
         return await self._database.write(work, lambda _: self._notifier.notify(job_id))
+
+
+def leave_results(connection: Connection, user_id: str, leaving: ColumnElement[bool]) -> None:
+    """Have what jobs that are about to go made count for a copy that shows it still, where there is one.
+
+    The user's turn is this transaction's: of two that show one video only one goes at a time.
+    """
+    going = select(_J.result, _J.stored_bytes).where(leaving, _J.user_id == user_id, _J.stored_bytes > 0)
+    left = {maker_of(row.result): int(row.stored_bytes) for row in connection.execute(going)}
+    left.pop(None, None)
+    if not left:
+        return
+    # a copy's result names another job's folder, and nowhere its own
+    is_own = _RESULT.contains(literal("/") + _J.id + literal("/"))
+    copies = select(_J.id, _J.result).where(_J.user_id == user_id, _J.session_id.is_not(None), ~leaving, ~is_own)
+    for row in connection.execute(copies.order_by(_J.id)).all():
+        if size := left.pop(maker_of(row.result), 0):
+            heir = update(schema.jobs).where(_J.id == row.id)
+            connection.execute(heir.values(stored_bytes=_J.stored_bytes + size))
 
 
 def renders_in_turn(at: datetime) -> Select[Any, Any, Any, Any]:

@@ -394,8 +394,24 @@ class Store(
         """
         ...
 
-    async def job_ids(self, user_id: str) -> list[str]:
-        """Read the ids of all jobs of a user, in no order: whoever goes through many of them reads them by these."""
+    async def job_ids(
+        self,
+        user_id: str,
+        *,
+        among: Collection[str] | None = None,
+        showing: str | None = None,
+        unswept: bool = False,
+    ) -> list[str]:
+        """Read the ids of a user's jobs, in no order, and nothing else of them.
+
+        Whoever goes through many jobs reads them by these.
+
+        Args:
+            user_id: Whose.
+            among: Only those of these ids; some hundreds of them at most.
+            showing: Only those that show what this job made: itself, and its copies in sessions made of its own.
+            unswept: Only those whose video was not removed since, with the rest of what they made left (`VIDEO_SWEPT`).
+        """
         ...
 
     async def list_renders(
@@ -472,7 +488,8 @@ class Store(
     async def delete_job(self, job_id: str, *, user_id: str, unless: Collection[JobStatus] = ()) -> bool:
         """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there.
 
-        A fork of its session that is under way either has its copy of the job by then, or gets none.
+        A fork of its session that is under way either has its copy of the job by then, or gets none. Where a copy shows
+        what the job made, what that takes counts for the copy from then on; so it is when a session is deleted.
 
         Args:
             job_id: Which.

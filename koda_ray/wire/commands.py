@@ -48,6 +48,7 @@ CommandName = Literal[
     "changes",
     "plan",
     "message",
+    "takeback",
     "cancel",
     "retry",
     "render",

@@ -97,6 +97,29 @@ async def test_what_a_person_cancels_ends_its_subagents_too(world: SessionWorld)
     assert [event["status"] for event in await world.events(session, "subagent_end")] == ["cancelled"]
 
 
+async def test_what_is_said_reaches_agents_that_only_wait_for_a_subagent(world: SessionWorld) -> None:
+    asked: list[Json] = []
+
+    def respond(request: Json) -> Answer:
+        if is_subagent(request):
+            return reply("...", hang=True)
+        if '"planAccepted": true' not in request["messages"][-1]["content"][-1]["text"]:
+            return studio_model()(request)
+        asked.append(request)
+        return reply("I wait for it.") if results(request, "subagent_spawn") else spawn("reviewer", "Look", [])
+
+    session = await world.open("a dot", respond)
+    await executing(world, session)
+    await world.event(session, "message")
+    assert len(asked) == 2
+    await world.say(session, "message", text="make it red")
+    async with asyncio.timeout(60):
+        while not any("make it red" in json.dumps(each) for each in asked):
+            await asyncio.sleep(0.02)
+    assert (session.state.feedback, session.state.unread) == (("make it red",), ())
+    await world.say(session, "cancel")
+
+
 async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(world: SessionWorld) -> None:
     asked: list[Json] = []
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -461,9 +461,9 @@ async def test_what_jobs_show_is_looked_up_once_in_a_round(
     asked: list[str] = []
     job_ids = store.job_ids
 
-    async def counted(user_id: str) -> list[str]:
-        asked.append(user_id)
-        return await job_ids(user_id)
+    async def counted(user_id: str, **narrowed: Any) -> list[str]:
+        asked.extend(() if narrowed else (user_id,))
+        return await job_ids(user_id, **narrowed)
 
     monkeypatch.setattr(store, "job_ids", counted)
     await put(disk_storage, *(video_key(user, f"job_gone_{n}", "mp4") for user in ("ann", "bob") for n in range(3)))
@@ -509,6 +509,8 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     shown = await made(done, "preview")  # of a session that is gone but for what another shows
     fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
     await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
+    copy = replace(records.job(of=gif), kind="preview", status="succeeded", result=earlier.result)
+    await store.commit(gif.id, gif.epoch, Batch(jobs=[copy]))
     linked = await made(done, "preview")
     await store.create_share(replace(link(done), job_id=linked.id), most=9)
     if discarded:
@@ -525,8 +527,24 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
         assert (await store.get_job(job.id)).stored_bytes == (1 if job in (earlier, accepted) else 50), (
             "its picture stays"
         )
+    kept = await store.job_ids("ann", unswept=True)
+    assert set(await store.job_ids("ann")).difference(kept) == {earlier.id, accepted.id, copy.id}
     clock.at += REST
     assert await sweep.step() == []
+
+
+async def test_what_an_older_deletion_left_to_a_copy_counts_with_it_again(
+    store: SqlStore, storage: Storage, clock: Clock
+) -> None:
+    session = await records.active_session(store)
+    shown = video_key("ann", "job_gone", "mp4")
+    await storage.put_many({shown: b"x" * 50, thumbnail_key("ann", "job_gone"): b"x" * 7})
+    copies = [replace(records.job(of=session), result={"videoKey": shown}, status="succeeded") for _ in range(2)]
+    await store.commit(session.id, session.epoch, Batch(jobs=copies))
+    sweep = sweep_of(store, storage, clock)
+    for _ in range(2):
+        assert await sweep.step() == [] and await store.stored_bytes("ann") == 57
+        clock.at += REST
 
 
 async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(

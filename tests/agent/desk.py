@@ -56,18 +56,23 @@ class Desk:
         self.disk = disk or (journal.disk if journal is not None else Disk())
         self.provider = Provider(model, stop=stop)
         self.seen: list[LoopEvent] = []
+        self.waiting: list[str] = []
         self.loop = AgentLoop(
             ME,
             access=ModelAccess(
                 provider=answered_by or self.provider,
                 model="m",
-                prompt=Prompt(system=("One.", "Two."), context=lambda: state),
+                prompt=Prompt(system=("One.", "Two."), context=lambda: state, ready=self._ready),
             ),
             toolkit=Toolkit(tools or [tool("echo", echo)]),
             journal=journal or MemoryJournal(self.disk),
             policy=Policy(limits=Limits(first_wait_s=0.001, **limits)),
             observers=Observers(on_event=self._see),
         )
+
+    async def _ready(self) -> None:
+        while self.waiting:
+            await self.loop.add_user(self.waiting.pop(0))
 
     async def _see(self, event: LoopEvent) -> None:
         self.seen.append(event)

@@ -26,6 +26,22 @@ async def test_a_broken_stream_is_asked_again_and_nothing_half_is_kept() -> None
     assert desk.provider.requests[0] == desk.provider.requests[1]
 
 
+async def test_what_waits_to_be_heard_is_in_the_history_before_each_request() -> None:
+    desk = Desk([[calls("echo", {"path": "a"})], Break(CUT, says("Hal")), [says("Whole.")], [says("Over.")]])
+    desk.waiting = ["Go"]
+
+    def asked() -> list[list[str]]:
+        return [[words for words in ("Go", "one", "two") if words in str(each)] for each in desk.provider.requests]
+
+    assert (await desk.loop.run()).text == "Whole."
+    assert asked() == [["Go"]] * 3
+    desk.waiting = ["one", "two"]
+    assert (await desk.loop.run()).text == "Over."
+    assert asked()[3:] == [["Go", "one", "two"]]
+    assert (await desk.loop.run()).text == "Over.", "nothing waits, and nobody is asked"
+    assert len(desk.provider.requests) == 4
+
+
 async def test_a_stream_that_always_breaks_ends_in_the_error_and_can_go_on_later() -> None:
     desk = Desk([Break(CUT, calls("echo", {"path": "a"}))] * 3 + [[says("Back.")]], model_attempts=3)
     await desk.loop.add_user("Go")

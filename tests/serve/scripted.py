@@ -17,7 +17,7 @@ from fractions import Fraction
 from pydantic import JsonValue
 
 from koda_ray import commands, phases
-from koda_ray.actors.command_parser import parse_command
+from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.intake import new_command, record_command
 from koda_ray.actors.leased_job import JobParts, LeasedJob
 from koda_ray.actors.stills import still_clock
@@ -111,7 +111,7 @@ class ScriptedDirectory:
         )
         if not waits:
             return recorded
-        order = parse_command(name, body)
+        order = command_of(recorded)
         async with self._lock:
             if (taken := await self.store.find_command(session_id, key)) is not None:  # by who came with it first
                 return taken
@@ -314,6 +314,9 @@ class ScriptedDirectory:
                     await self._fail_job(row, self.fails[owes])
                     await self.move(session_id, commands.Fail(self.fails.pop(owes), "RENDER_FAILED"))
                     return
+                if row.state.unread:  # they hear what was said before they go on
+                    await self.move(session_id, *(commands.Heed(each.id) for each in row.state.unread))
+                    continue
                 await getattr(self, f"_{owes}")(row)
 
     async def _fail_job(self, row: SessionRecord, why: str) -> None:

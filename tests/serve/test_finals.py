@@ -14,6 +14,7 @@ from koda_ray.client import KodaClient
 from koda_ray.commands import Pause
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.state.keys import render_prefix, video_key
+from koda_ray.state.records import VIDEO_SWEPT
 from koda_ray.types import Option, Question, RenderOptions
 
 from .scripted import VIDEO
@@ -105,6 +106,10 @@ async def test_where_the_preview_is_gone_as_well_the_way_out_is_told(
         assert (answer.status_code, told["code"]) == (404, "VIDEO_DELETED"), asked
         assert f"POST {base}/render" in told["detail"] and f"koda final {session_id}" in told["detail"]
     assert (await http.get(f"{base}/thumbnail")).status_code == 200
+    row = await koda.store.get_job(preview.job_id)
+    await koda.store.update_job(replace(row, result={**(row.result or {}), VIDEO_SWEPT: True}))
+    (listed,) = (await client.sessions()).sessions
+    assert (listed.video_url, listed.thumbnail_url) == (None, f"{base}/thumbnail?job={preview.job_id}")
 
 
 async def test_a_link_to_a_final_that_was_deleted_has_ended_and_keeps_what_was_said(
@@ -189,12 +194,16 @@ async def test_what_a_session_that_was_made_of_this_one_shows_stays_until_that_l
     koda: World, client: KodaClient, tmp_path: Path
 ) -> None:
     session_id, (job,) = await made(koda, client, "mp4")
+    await koda.store.update_job(replace(await koda.store.get_job(job), stored_bytes=1 << 20))
     fork = (await client.fork(session_id)).session_id
+    stored = await koda.store.stored_bytes("local")
     await client.delete_final(session_id, job)
     assert await client.download(fork, tmp_path / "ball.mp4", kind="final") == len(VIDEO["final"])
+    assert await koda.store.stored_bytes("local") == stored, "what lies there counts for who shows it"
     (own,) = await left(client, fork)
     await client.delete_final(fork, own)
     assert await koda.storage.list(render_prefix("local", job)) == []
+    assert await koda.store.stored_bytes("local") == stored - (1 << 20)
     again = (await client.fork(session_id)).session_id
     (listed,) = [each for each in (await client.sessions()).sessions if each.id == again]
     state = (await client.session(again)).state

@@ -25,6 +25,7 @@ OPERATIONS = {
     "requestChanges": ("post", "/v1/sessions/{session_id}/changes"),
     "editPlan": ("post", "/v1/sessions/{session_id}/plan"),
     "sendMessage": ("post", "/v1/sessions/{session_id}/messages"),
+    "takeBack": ("delete", "/v1/sessions/{session_id}/messages/{command_id}"),
     "cancel": ("post", "/v1/sessions/{session_id}/cancel"),
     "rewind": ("post", "/v1/sessions/{session_id}/rewind"),
     "fork": ("post", "/v1/sessions/{session_id}/fork"),

@@ -9,7 +9,7 @@ import pytest
 
 from koda_ray.actors.pointed import pictures_of
 from koda_ray.client import KodaClient
-from koda_ray.commands import RequestChanges
+from koda_ray.commands import Heed, RequestChanges
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.serve.routes.commands import MAX_PICTURE_BYTES
 from koda_ray.types import Box, Note, Pointed
@@ -38,7 +38,10 @@ async def test_notes_are_a_change_that_is_said_in_words_and_kept_as_it_was_meant
     koda.directory.hold = {"execute"}
     await client.changes(shown, notes=[NOTE], key="once")
     await client.changes(shown, notes=[NOTE], key="once")
-    await client.say(shown, "and calmer", notes=[NOTE])
+    said = await client.say(shown, "and calmer", notes=[NOTE])
+    (unread,) = (await koda.store.get_session(shown)).state.unread
+    assert (unread.id, unread.words, unread.notes) == (said.command_id, "and calmer", (NOTE,))
+    await koda.directory.move(shown, Heed(unread.id))
     state = (await koda.store.get_session(shown)).state
     first, second = state.feedback
     assert first == "1. At 2.35 s, frame 141, scene 2 Bounce, Ball (x 10, y 20, 30 x 40 of 1920 x 1080 pixels): red"
@@ -47,8 +50,8 @@ async def test_notes_are_a_change_that_is_said_in_words_and_kept_as_it_was_meant
         Pointed(change=1, notes=(NOTE,)),
         Pointed(change=2, words="and calmer", notes=(NOTE,)),
     )
-    said = [each.content for each in (await client.messages(shown)).messages if each.role == "user"]
-    assert said == [second, first]
+    talk = [each.content for each in (await client.messages(shown)).messages if each.role == "user"]
+    assert talk == [second, first]
 
 
 async def test_what_is_said_is_words_or_something_that_is_pointed_at(

@@ -154,6 +154,32 @@ async def message(
     return await to(row.id, user, "message", body.model_dump(mode="json", exclude_defaults=True), key)
 
 
+_CommandId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="The message's `commandId`, as its answer and `state.unread` have it",
+    ),
+]
+
+
+@router.delete(
+    "/messages/{command_id}", operation_id="takeBack", status_code=202, summary="Take back what was not heeded yet"
+)
+async def take_back(
+    command_id: _CommandId, row: OwnSession, user: User, key: IdempotencyKey, to: Submit
+) -> CommandAccepted:
+    """Have not said something to agents at work, or to a session that has not taken it yet.
+
+    While `state.unread` has it and it is not `binding`, no request of theirs holds it, and none will. Else this is
+    refused with 409: stop the work (`cancel`), or go back to before it (`rewind`). A message or a change that its
+    session has not taken, since it sleeps or has no room, is left out.
+    """
+    return await to(row.id, user, "takeback", {"id": command_id}, key)
+
+
 @router.post("/cancel", operation_id="cancel", status_code=202, summary="Stop the work under way")
 async def cancel(row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
     """Stop, and go back to what can be acted on. Nothing that was made is lost."""

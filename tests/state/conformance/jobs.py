@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 
 import pytest
+from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.events import NewEvent
-from koda_ray.state.records import OWED_STATUSES, Batch, RendersSought
+from koda_ray.state.keys import video_key
+from koda_ray.state.records import OWED_STATUSES, VIDEO_SWEPT, Batch, JobRecord, RendersSought, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.state import records
@@ -35,8 +37,38 @@ class JobConformance:
         assert await store.list_jobs(user_id="ann", limit=5, before=(later.created_at, later.id)) == [job]
         assert await store.list_jobs(user_id="bob") == []
         assert sorted(await store.job_ids("ann")) == sorted([job.id, later.id]) and await store.job_ids("bob") == []
+        assert await store.job_ids("ann", among=[job.id, "job_none"]) == [job.id]
+        assert await store.job_ids("ann", among=[]) == await store.job_ids("bob", among=[job.id]) == []
         assert await store.list_jobs(ids=[job.id, later.id, "job_unknown"]) == [later, job]
         assert await store.list_jobs(ids=[job.id]) == [job] and await store.list_jobs(ids=[]) == []
+
+    @pytest.mark.quick
+    async def test_who_shows_what_a_job_made_is_found_and_counts_it_once_the_job_is_gone(self, store: Store) -> None:
+        mine, fork, another = [await active_session(store) for _ in range(3)]
+
+        def done(of: SessionRecord, name: str, made_by: str, *, kept: bool = True, size: int = 0) -> JobRecord:
+            told: dict[str, JsonValue] = {"videoKey": video_key("ann", made_by, "mp4")}
+            told |= {} if kept else {VIDEO_SWEPT: True}
+            job = dataclasses.replace(records.job(of=of), id=name, status="succeeded", result=told)
+            return dataclasses.replace(job, stored_bytes=size)
+
+        own = done(mine, "job_own", "job_own", size=70)
+        longer = done(mine, "job-own", "job-own", kept=False, size=5)  # which a pattern of the other one would fit
+        copies = [done(of, f"job_of_{of.id}", "job_own") for of in (fork, another)]
+        for session, jobs in ((mine, [own, longer]), (fork, copies[:1]), (another, copies[1:])):
+            await store.commit(session.id, session.epoch, Batch(jobs=jobs))
+        shown = {own.id, *(copy.id for copy in copies)}
+        assert set(await store.job_ids("ann", showing=own.id)) == shown
+        assert set(await store.job_ids("ann", unswept=True)) == shown
+        assert await store.job_ids("ann", showing=longer.id) == [longer.id]
+        assert await store.job_ids("bob", showing=own.id) == []
+        assert await store.stored_bytes("ann") == 75
+        await store.delete_job(own.id, user_id="ann")
+        assert await store.stored_bytes("ann") == 75, "whoever shows it has it"
+        assert set(await store.job_ids("ann", showing=own.id)) == shown - {own.id}
+        for session, left in ((mine, 70), (fork, 70), (another, 0)):
+            await store.delete_session(session.id, user_id="ann")
+            assert await store.stored_bytes("ann") == left
 
     async def test_how_much_it_takes_is_noted_of_the_row_that_was_looked_at_alone(self, store: Store) -> None:
         job = await store.create_job(records.job())

@@ -51,6 +51,7 @@ export function useSession(id: string) {
   const [thinking, setThinking] = useState('');
   const [gone, setGone] = useState(false);
   const from = query.data?.seq;
+  const stood = useRef('');
   const first = useRef(from);
   first.current ??= from;
   const there = first.current !== undefined;
@@ -64,7 +65,9 @@ export function useSession(id: string) {
       else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
       else if (event.type === 'thinking') setThinking(String(event.data?.message ?? ''));
       else {
-        if (event.type === 'state_change') setThinking('');
+        const stands = event.type === 'state_change' ? `${event.data?.phase} ${event.data?.owes}` : stood.current;
+        if (stands !== stood.current) setThinking(''); // what is only said to them leaves them at what they do
+        stood.current = stands;
         if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
         if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
         if (VERSIONED.includes(event.type)) versions();

@@ -1,11 +1,13 @@
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, useEffect, useRef } from 'react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
+import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
 import type { Send } from '../screens/session';
 import { Button } from './button';
+import { Said } from './said';
 
 /** Whether agents are at work, who read what is said at their next step. */
 export function isAtWork(state: NodeState): boolean {
@@ -41,6 +43,15 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
     if (sent) setWords((now) => (now === words ? '' : now)); // what was typed since stays
   };
   useAct((works || changes || begins) && (changes ? 'Change something' : begins ? 'Say what should move' : 'Say something'), () => field.current?.focus());
+  const client = useQueryClient();
+  const taking = useMutation<unknown, Problem, Unread>({
+    mutationFn: (unread) => takeBack(session.id, unread),
+    onSuccess: (_, unread) => {
+      setWords((now) => wordsAfter(now, unread));
+      field.current?.focus({ preventScroll: true }); // its button goes
+    },
+    onSettled: () => client.invalidateQueries({ queryKey: ['session', session.id] }),
+  });
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
@@ -67,9 +78,28 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   );
   const list = (
     <ol className="space-y-4">
-      <Said who="You" words={state.prompt} />
+      <Line who="You" words={state.prompt} />
       {(isBelow ? said : said.toReversed()).map((each) => (
-        <Said key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
+        <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
+      ))}
+    </ol>
+  );
+  const unread = unreadOf(state);
+  const waiting = unread.length > 0 && (
+    <ol className="space-y-4" aria-label="Not read yet">
+      {(isBelow ? unread : unread.toReversed()).map(({ said: each, isFree }) => (
+        <Line key={each.id} who={isFree ? 'You, not read yet' : 'You, read next'} words={each.told}>
+          {isFree && (
+            <button
+              type="button"
+              className="mt-1 min-h-6 text-muted underline underline-offset-4 hover:text-text disabled:opacity-50"
+              disabled={taking.isPending}
+              onClick={() => taking.mutate(each)}
+            >
+              Take back
+            </button>
+          )}
+        </Line>
       ))}
     </ol>
   );
@@ -79,17 +109,21 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
         Talk
       </h2>
       {!isBelow && form}
+      <Said problem={taking.error} />
+      {!isBelow && waiting}
       {list}
+      {isBelow && waiting}
       {isBelow && form && <div className="sticky bottom-0 z-10 -mx-4 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">{form}</div>}
     </section>
   );
 }
 
-function Said({ who, words }: { who: string; words: string }) {
+function Line({ who, words, children }: { who: string; words: string; children?: ReactNode }) {
   return (
     <li className="text-sm">
       <p className="text-muted">{who}</p>
       <p className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">{words}</p>
+      {children}
     </li>
   );
 }
