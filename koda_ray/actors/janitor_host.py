@@ -164,12 +164,10 @@ class _JanitorHost(Frugal):
 
     async def _run(self) -> None:
         from koda_ray.actors.janitor import Chores, Janitor
-        from koda_ray.actors.leaving import Leaving
         from koda_ray.actors.parts import open_store, sandbox_provider
         from koda_ray.actors.ray_metrics import RayMetrics
         from koda_ray.actors.reaper import Reaper
         from koda_ray.actors.reaping import look_at_disk, rounds
-        from koda_ray.actors.stale_leases import stale_leases
         from koda_ray.actors.sweep import Retention, Sweep
         from koda_ray.state.storage import Storage
 
@@ -196,12 +194,7 @@ class _JanitorHost(Frugal):
             await asyncio.to_thread(forget_gone)
             return await elsewhere.clear()
 
-        sweep = Sweep(
-            store=store,
-            storage=storage,
-            kept=Retention.of(settings),
-            metrics=RayMetrics(),
-        )
+        sweep = Sweep(store=store, storage=storage, kept=Retention.of(settings), metrics=RayMetrics())
         janitor = Janitor(
             store=store,
             reaper=Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=True),
@@ -217,13 +210,16 @@ class _JanitorHost(Frugal):
             ),
         )
         self._janitor = janitor
-        beside = [
-            asyncio.create_task(Leaving(self._leave).run()),
-            # not one of the rounds: those wait for nodes that are gone, for a head that does not know it yet
-            asyncio.create_task(stale_leases().run()),
-        ]
+        await self._run_beside(janitor.run())
+
+    async def _run_beside(self, janitor: Awaitable[None]) -> None:
+        """Run the janitor, and what is none of its rounds: those wait for nodes that are gone, as the head may not know."""
+        from koda_ray.actors.leaving import Leaving
+        from koda_ray.actors.stale_leases import stale_leases
+
+        beside = [asyncio.create_task(each.run()) for each in (Leaving(self._leave), stale_leases())]
         try:
-            await janitor.run()
+            await janitor
         finally:
             await end_all(beside)
 
