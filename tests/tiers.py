@@ -33,6 +33,7 @@ LONG = {
     "tests/test_end_to_end.py::test_a_sentence_becomes_a_video_though_its_session_is_killed": (
         "the main job, with a server, a build and two renders"
     ),
+    "tests/test_floors.py::test_exported_members": "where it is the first to need them, it loads all modules",
     "tests/test_floors.py::test_imports_go_downwards_only": "lint-imports reads every module",
 }
 """Quick tests that may take longer, and why."""

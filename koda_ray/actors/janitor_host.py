@@ -213,7 +213,7 @@ class _JanitorHost(Frugal):
         await self._run_beside(janitor.run())
 
     async def _run_beside(self, janitor: Awaitable[None]) -> None:
-        """Run the janitor, and what is none of its rounds: those wait for nodes that are gone, as the head may not know."""
+        """Run the janitor, and what is none of its rounds: those wait for nodes that are gone, while the head is."""
         from koda_ray.actors.leaving import Leaving
         from koda_ray.actors.stale_leases import stale_leases
 
