@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from koda_ray.actors import unread
+from koda_ray.actors.intake import new_command
 from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
@@ -223,6 +224,21 @@ async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -
     (told,) = [event for event in await world.store.events(row) if event.type == "command_refused"]
     assert (told.cause_id, told.data["code"]) == (cat.id, "TAKEN_BACK")
     assert await spoken(world, session) == [] and model.asked == []
+
+
+async def test_what_cannot_be_read_keeps_a_session_from_nothing(world: SessionWorld) -> None:
+    row = await world.row("a dot", owes=None)
+    cat = await said(world, row, "message", text="a cat")
+    for name, body in (("nonsense", {}), ("takeback", {"of": cat.id})):
+        asked = new_command(session_id=row, user_id="local", name=name, body=body, key=name)
+        await world.store.receive(asked, lambda row, waiting: {})
+    assert (await said(world, row, "permissions", mode="ask")).result["owes"] == "analyze"
+    model = Held()
+    session = await world.activate(row, world.model(model))
+    assert (session.state.prompt, session.state.permissions.mode) == ("a cat", "ask")
+    refused = [event["command"] for event in await world.events(session, "command_refused")]
+    assert refused == ["nonsense", "takeback"] and await world.store.inbox(row) == []
+    model.goes_on.set()
 
 
 @pytest.mark.parametrize("stored", [False, True])
