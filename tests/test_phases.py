@@ -300,6 +300,15 @@ def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
             apply(state, command, AT)
 
 
+def test_what_was_not_heeded_is_written_only_where_there_is_any() -> None:
+    working = walk(fresh(), Start("a ball"))
+    said = walk(working, Say("red", id="cmd_1"))
+    for state, is_there in ((working, False), (said, True), (walk(said, TakeBack("cmd_1")), False)):
+        assert ("unread" in state.model_dump(mode="json", by_alias=True)) is is_there
+        assert ('"unread"' in (written := state.model_dump_json())) is is_there
+        assert NodeState.model_validate_json(written) == state
+
+
 def test_a_message_is_stored_as_what_it_was_judged_to_be_or_not_at_all() -> None:
     working = walk(fresh(), Start("a ball"))
     planned, failed = walk(working, Propose(PLAN)), walk(working, Fail("it broke", "X"))
