@@ -300,6 +300,19 @@ def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
             apply(state, command, AT)
 
 
+def test_what_becomes_of_what_was_said_is_announced_once() -> None:
+    working = walk(fresh(), Start("a ball"))
+    said = walk(working, Say("red", id="cmd_1"))
+    failed = walk(working, Fail("it broke", "X"))
+    moves: list[tuple[NodeState, Command]] = [(working, Say("red", id="cmd_1")), (said, TakeBack("cmd_1"))]
+    moves += [(said, Heed("cmd_1")), (said, Ask(QUESTION)), (said, Propose(PLAN)), (failed, Say("red", id="cmd_1"))]
+    for state, command in moves:
+        new, effects = apply(state, command, AT)
+        told = [dict(each.data) for each in effects if isinstance(each, commands.Emit) and each.type == "state_change"]
+        assert new.unread != state.unread
+        assert [each["state"] for each in told] == [new.model_dump(mode="json", by_alias=True)], command
+
+
 def test_what_was_not_heeded_is_written_only_where_there_is_any() -> None:
     working = walk(fresh(), Start("a ball"))
     said = walk(working, Say("red", id="cmd_1"))

@@ -181,8 +181,7 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
         raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
     if works:
         said = Unread(id=command.id, words=command.text.strip(), notes=command.notes, told=words, at=at)
-        new = state.model_copy(update={"unread": (*state.unread, said)})
-        return new, (announce(new),)
+        return state.model_copy(update={"unread": (*state.unread, said)}), ()
     match state.phase:
         case "question":
             return answer(state, Answer(text=words), at)
@@ -200,8 +199,7 @@ def take_back(state: NodeState, command: TakeBack, at: datetime) -> Transition:
     if said is None:
         instead = "it is worked on, was heeded, or was not said here; stop the work (cancel), go back to before it "
         raise refuse(state, f"take back message {command.id}", f"{instead}(rewind), or say what is to be different")
-    new = state.model_copy(update={"unread": tuple(each for each in state.unread if each is not said)})
-    return new, (announce(new),)
+    return state.model_copy(update={"unread": tuple(each for each in state.unread if each is not said)}), ()
 
 
 def retry(state: NodeState, command: Retry, at: datetime) -> Transition:
