@@ -409,7 +409,7 @@ class Unread(Model):
 
     ``id`` is that of the command, ``words`` and ``notes`` are what it said, and ``told`` is all of it in words, as the
     agents will hear it. ``binding`` says that they go on because of it, where something would have been shown to the
-    person and the work have rested: it is not taken back any more.
+    person and the work have rested, or had failed: it is not taken back any more.
     """
 
     id: str

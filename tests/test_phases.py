@@ -300,6 +300,17 @@ def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
             apply(state, command, AT)
 
 
+def test_what_work_that_failed_is_taken_up_for_is_not_taken_back() -> None:
+    said = walk(fresh(), Start("a ball"), Say("red", id="cmd_1"))
+    again = walk(said, Fail("it broke", "X", can_retry=False), Say("round", id="cmd_2"))
+    assert (again.phase, again.owes) == ("idle", "analyze")
+    assert [(each.id, each.binding) for each in again.unread] == [("cmd_1", False), ("cmd_2", True)]
+    with pytest.raises(InvalidTransition, match=r"stop the work .cancel."):
+        apply(again, TakeBack("cmd_2"), AT)
+    assert walk(again, TakeBack("cmd_1")).unread == again.unread[1:]
+    assert walk(said, Fail("it broke", "X"), TakeBack("cmd_1")).unread == ()
+
+
 def test_what_becomes_of_what_was_said_is_announced_once() -> None:
     working = walk(fresh(), Start("a ball"))
     said = walk(working, Say("red", id="cmd_1"))

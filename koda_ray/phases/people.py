@@ -188,9 +188,17 @@ def say(state: NodeState, command: Say, at: datetime) -> Transition:
         case "plan":
             return request_changes(state, RequestChanges(command.text, command.notes), at)
         case "error":
-            return say(_resume(state)[0], command, at)
+            new, effects = say(_resume(state)[0], command, at)
+            return _bound(new, command.id), effects  # the work is taken up because of it
         case _:
             return _iterate(state, words, update)
+
+
+def _bound(state: NodeState, command_id: str) -> NodeState:
+    unread = tuple(
+        each.model_copy(update={"binding": True}) if each.id == command_id else each for each in state.unread
+    )
+    return state.model_copy(update={"unread": unread})
 
 
 def take_back(state: NodeState, command: TakeBack, at: datetime) -> Transition:
