@@ -339,9 +339,11 @@ def test_a_message_is_stored_as_what_it_was_judged_to_be_or_not_at_all() -> None
     for state, waits in ((working, True), (planned, False), (failed, True)):
         said = apply(state, Say("red", id="cmd_1", waits=waits), AT)[0]
         assert bool(said.unread) == waits and (said.feedback == ("red",)) != waits
-    for state, waits in ((working, False), (planned, True)):
+    paused, idle = walk(working, Pause(MORE, "cost", "ses_1", 1_000_000, 2_000_000)), walk(working, Cancel())
+    for state, waits in ((working, False), (planned, True), (paused, True), (idle, True)):
         with pytest.raises(InvalidTransition, match="say it again"):
-            apply(state, Say("red", waits=waits), AT)
+            apply(state, Say("more", waits=waits), AT)
+    assert walk(paused, Say("more", waits=False)).owes == walk(idle, Say("red", waits=False)).owes == "analyze"
 
 
 @pytest.mark.parametrize("shown", [Ask(QUESTION), Propose(PLAN), Previewed(preview())])

@@ -172,13 +172,13 @@ def _iterate(state: NodeState, words: str, asked_for: Mapping[str, object]) -> T
 def say(state: NodeState, command: Say, at: datetime) -> Transition:
     """Say something, which means what it can mean where the session stands."""
     words, update = asked(state, command.text, command.notes, "message")
+    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
+    if command.waits is not None and state.phase != "error" and command.waits != works:
+        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
     if state.paused is not None:
         return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
-    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
-    if command.waits is not None and state.phase != "error" and command.waits != works:
-        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
     if works:
         said = Unread(id=command.id, words=command.text.strip(), notes=command.notes, told=words, at=at)
         return state.model_copy(update={"unread": (*state.unread, said)}), ()
