@@ -45,7 +45,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   useAct((works || changes || begins) && (changes ? 'Change something' : begins ? 'Say what should move' : 'Say something'), () => field.current?.focus());
   const client = useQueryClient();
   const taking = useMutation<unknown, Problem, Unread>({
-    mutationFn: (unread) => takeBack(session.id, unread),
+    mutationFn: (unread) => takeBack(session, unread),
     onSuccess: (_, unread) => {
       setWords((now) => wordsAfter(now, unread));
       field.current?.focus({ preventScroll: true }); // its button goes
