@@ -409,7 +409,7 @@ class Unread(Model):
 
     ``id`` is that of the command, ``words`` and ``notes`` are what it said, and ``told`` is all of it in words, as the
     agents will hear it. ``binding`` says that they go on because of it, where something would have been shown to the
-    person and the work have rested: it is not taken back any more.
+    person and the work have rested, or had failed: it is not taken back any more.
     """
 
     id: str
@@ -444,10 +444,11 @@ class NodeState(Model):
     ``owes`` is the work that somebody must still do, and ``owed_since`` when that was asked for (None where it has been
     since the session was made), ``feedback`` every change asked for (oldest first), and ``feedback_seen`` how many of
     those the agents have been told; ``pointed`` is what those were made of that pointed at something. ``unread`` is
-    what was said that is not among them yet, since the agents work and no request of theirs has it. ``answers`` is
-    all that was said when asked, oldest first, and before it the style
-    that came with the request; ``style`` and ``answer`` are the last of it, for people. ``plan_edited`` says that the
-    plan is not what the agents proposed, but what a person made of it. ``finished`` is the video that was there before
+    what was said that is not among them yet, since the agents work and no request of theirs has it; it is written only
+    where there is any, since processes of an older version refuse what they do not know. ``answers`` is all that was
+    said when asked, oldest first, and before it the style that came with the request; ``style`` and ``answer`` are the
+    last of it, for people. ``plan_edited`` says that the plan is not what the agents proposed, but what a person made
+    of it. ``finished`` is the video that was there before
     another render of the same animation began, ``forked_from`` the session that this one was made of, ``group`` what
     the takes of one prompt have in common. ``budget`` limits this session where it says so, and else the settings do;
     while ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the
@@ -471,7 +472,7 @@ class NodeState(Model):
     feedback: tuple[str, ...] = ()
     feedback_seen: int = 0
     pointed: tuple[Pointed, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[Unread, ...] = Field(default=(), exclude_if=lambda unread: not unread)
     question: Question | None = None
     plan: Plan | None = None
     plan_accepted: bool = False

@@ -300,15 +300,50 @@ def test_what_was_not_heeded_is_taken_back_and_nothing_of_it_is_left() -> None:
             apply(state, command, AT)
 
 
+def test_what_work_that_failed_is_taken_up_for_is_not_taken_back() -> None:
+    said = walk(fresh(), Start("a ball"), Say("red", id="cmd_1"))
+    again = walk(said, Fail("it broke", "X", can_retry=False), Say("round", id="cmd_2"))
+    assert (again.phase, again.owes) == ("idle", "analyze")
+    assert [(each.id, each.binding) for each in again.unread] == [("cmd_1", False), ("cmd_2", True)]
+    with pytest.raises(InvalidTransition, match=r"stop the work .cancel."):
+        apply(again, TakeBack("cmd_2"), AT)
+    assert walk(again, TakeBack("cmd_1")).unread == again.unread[1:]
+    assert walk(said, Fail("it broke", "X"), TakeBack("cmd_1")).unread == ()
+
+
+def test_what_becomes_of_what_was_said_is_announced_once() -> None:
+    working = walk(fresh(), Start("a ball"))
+    said = walk(working, Say("red", id="cmd_1"))
+    failed = walk(working, Fail("it broke", "X"))
+    moves: list[tuple[NodeState, Command]] = [(working, Say("red", id="cmd_1")), (said, TakeBack("cmd_1"))]
+    moves += [(said, Heed("cmd_1")), (said, Ask(QUESTION)), (said, Propose(PLAN)), (failed, Say("red", id="cmd_1"))]
+    for state, command in moves:
+        new, effects = apply(state, command, AT)
+        told = [dict(each.data) for each in effects if isinstance(each, commands.Emit) and each.type == "state_change"]
+        assert new.unread != state.unread
+        assert [each["state"] for each in told] == [new.model_dump(mode="json", by_alias=True)], command
+
+
+def test_what_was_not_heeded_is_written_only_where_there_is_any() -> None:
+    working = walk(fresh(), Start("a ball"))
+    said = walk(working, Say("red", id="cmd_1"))
+    for state, is_there in ((working, False), (said, True), (walk(said, TakeBack("cmd_1")), False)):
+        assert ("unread" in state.model_dump(mode="json", by_alias=True)) is is_there
+        assert ('"unread"' in (written := state.model_dump_json())) is is_there
+        assert NodeState.model_validate_json(written) == state
+
+
 def test_a_message_is_stored_as_what_it_was_judged_to_be_or_not_at_all() -> None:
     working = walk(fresh(), Start("a ball"))
     planned, failed = walk(working, Propose(PLAN)), walk(working, Fail("it broke", "X"))
     for state, waits in ((working, True), (planned, False), (failed, True)):
         said = apply(state, Say("red", id="cmd_1", waits=waits), AT)[0]
         assert bool(said.unread) == waits and (said.feedback == ("red",)) != waits
-    for state, waits in ((working, False), (planned, True)):
+    paused, idle = walk(working, Pause(MORE, "cost", "ses_1", 1_000_000, 2_000_000)), walk(working, Cancel())
+    for state, waits in ((working, False), (planned, True), (paused, True), (idle, True)):
         with pytest.raises(InvalidTransition, match="say it again"):
-            apply(state, Say("red", waits=waits), AT)
+            apply(state, Say("more", waits=waits), AT)
+    assert walk(paused, Say("more", waits=False)).owes == walk(idle, Say("red", waits=False)).owes == "analyze"
 
 
 @pytest.mark.parametrize("shown", [Ask(QUESTION), Propose(PLAN), Previewed(preview())])

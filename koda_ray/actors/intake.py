@@ -104,10 +104,10 @@ def _foreseen(
     if isinstance(command, TakeBack) and any(each.id == command.id for each in _can_be(waiting)):
         waiting, command = [each for each in waiting if each.id != command.id], None
     for each in waiting:
-        before = command_of(each)
-        if isinstance(before, Rewind):  # where that leads is known when it is taken, and so is whether this may follow
-            return {}
         with suppress(KodaError):
+            before = command_of(each)
+            if isinstance(before, Rewind):  # where that leads is known when it is taken, and whether this may follow
+                return {}
             state, _ = phases.apply(state, before, at)
     if isinstance(command, Rewind):
         return {}
@@ -126,8 +126,8 @@ def _taken_back(waiting: Sequence[CommandRecord]) -> dict[str, CommandRecord]:
     said = {each.id: each for each in _can_be(waiting)}
     found: dict[str, CommandRecord] = {}
     for each in waiting:
-        command = command_of(each)
-        if isinstance(command, TakeBack) and (of := said.get(command.id)) is not None:
+        # not parsed here: what cannot be is refused in its turn, and stands in the way of nothing else
+        if each.name == "takeback" and (of := said.get(str(each.body.get("id")))) is not None:
             found |= {each.id: of, of.id: each}
     return found
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from pydantic import JsonValue
+
 from koda_ray.actors.counting import LISTING, Counting, leave_for_next
 from koda_ray.actors.removal import each_job, forget_absent, remove_asset, remove_unneeded, results_of
 from koda_ray.config import Settings
@@ -332,10 +334,10 @@ class Sweep:
                 found = await self._storage.look_below(render_prefix(user_id, job.id))
                 taken = sum(stored.size_bytes for stored in found if stored.key != video)
                 # first: what is cut off is done again
-                await self._store.update_job(_without_video(replace(job, stored_bytes=taken)))
+                swept: dict[str, JsonValue] = {**(job.result or {}), VIDEO_SWEPT: True}
+                await self._store.update_job(replace(job, stored_bytes=taken, result=swept))
                 copies = await self._store.job_ids(user_id, showing=job.id)
-                for copy in await self._store.list_jobs(ids=[each for each in copies if each != job.id]):
-                    await self._store.update_job(_without_video(copy))
+                await self._store.note_swept([each for each in copies if each != job.id])
                 if any(stored.key == video for stored in found):
                     await self._storage.delete(video)
                     self._removed("previews", video)
@@ -411,10 +413,6 @@ class Sweep:
                 kept |= {chunk.key.rpartition("/")[0] for chunk in await self._store.chunks(job.id)}
             self._kept = {user_id: kept}
         return self._kept[user_id]
-
-
-def _without_video(job: JobRecord) -> JobRecord:
-    return replace(job, result={**(job.result or {}), VIDEO_SWEPT: True})
 
 
 def _last(found: Iterable[Stored]) -> datetime:

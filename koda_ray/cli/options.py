@@ -158,19 +158,23 @@ def checked(model: type[T], values: dict[str, Any]) -> T:
         ) from None
 
 
-def tell(session: str, server: str | None, send: Callable[[KodaClient], Awaitable[CommandAccepted]]) -> None:
-    """Send one command to the server that runs, and say what comes of it and how to get it."""
+def tell(
+    session: str, server: str | None, send: Callable[[KodaClient], Awaitable[CommandAccepted]], *, json: bool = False
+) -> None:
+    """Send one command to the server that runs, and say what comes of it and how to get it, or its answer as JSON."""
     from koda_ray.client import KodaClient
     from koda_ray.console.job import require_server
     from koda_ray.console.plain import phase_words
     from koda_ray.console.summary import one_command
 
-    async def work() -> NodeState:
+    async def work() -> tuple[CommandAccepted, NodeState]:
         async with KodaClient(require_server(server)) as client:
-            await send(client)
-            return (await client.session(session)).state
+            return await send(client), (await client.session(session)).state
 
-    state = run(work())
+    accepted, state = run(work())
+    if json:
+        typer.echo(accepted.model_dump_json(indent=2))
+        return
     typer.echo(phase_words(state))
     if (way := one_command(session, state)) is not None:
         typer.echo(f"go on with: {way}")

@@ -248,9 +248,14 @@ def set_permissions(
 
 
 @app.command(cls=Spoken)
-def say(session: Session, text: Annotated[str, typer.Argument(help="What to say.")], server: Server = None) -> None:
+def say(
+    session: Session,
+    text: Annotated[str, typer.Argument(help="What to say.")],
+    json: Json = False,
+    server: Server = None,
+) -> None:
     """Say something to a session: what should be different, or what it should know."""
-    tell(session, server, lambda client: client.say(session, text))
+    tell(session, server, lambda client: client.say(session, text), json=json)
 
 
 @app.command()
@@ -266,7 +271,10 @@ def unsay(
             return await client.take_back(session, message)
         unread = (await client.session(session)).state.unread
         if not unread:
-            raise Conflict(f"nothing waits to be heeded; stop the work with: koda cancel {session}")
+            raise Conflict(
+                f"nothing waits to be heeded; stop the work with: koda cancel {session}, "
+                "or give the command's id, as koda say --json shows it"
+            )
         return await client.take_back(session, unread[-1].id)
 
     tell(session, server, send)

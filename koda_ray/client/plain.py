@@ -111,6 +111,7 @@ class Koda:
     changes = _once(KodaClient.changes)
     edit_plan = _once(KodaClient.edit_plan)
     say = _once(KodaClient.say)
+    take_back = _once(KodaClient.take_back)
     cancel = _once(KodaClient.cancel)
     retry = _once(KodaClient.retry)
     render = _once(KodaClient.render)

@@ -22,7 +22,7 @@ from koda_ray.commands import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.phases.interruptions import stuck
-from koda_ray.phases.parts import Transition, announce, binding, person_said, refuse, was_spoken_to
+from koda_ray.phases.parts import Transition, binding, person_said, refuse, was_spoken_to
 from koda_ray.phases.plans import check_scenes
 from koda_ray.types import Execution, NodeState, Pointed, Todo
 
@@ -144,8 +144,7 @@ def heed(state: NodeState, command: Heed, at: datetime) -> Transition:
     if said.notes:
         pointed = Pointed(change=len(state.feedback) + 1, words=said.words, notes=said.notes)
         update["pointed"] = (*state.pointed, pointed)
-    new = state.model_copy(update=update)
-    return new, (person_said(said.told), announce(new))
+    return state.model_copy(update=update), (person_said(said.told),)
 
 
 def deliver(state: NodeState, command: Deliver, at: datetime) -> Transition:

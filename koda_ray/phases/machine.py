@@ -108,6 +108,7 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
         return state, ()
     since = (state.owed_since if new.owes == state.owes else at) if new.owes else None
     new = new.model_copy(update={"updated_at": at, "owed_since": since})
-    if new.phase != state.phase or new.owes != state.owes or isinstance(command, PutBack | EditPlan):
+    moved = (new.phase, new.owes, new.unread) != (state.phase, state.owes, state.unread)
+    if moved or isinstance(command, PutBack | EditPlan):
         effects = (*effects, announce(new))
     return new, effects

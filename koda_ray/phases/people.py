@@ -172,26 +172,33 @@ def _iterate(state: NodeState, words: str, asked_for: Mapping[str, object]) -> T
 def say(state: NodeState, command: Say, at: datetime) -> Transition:
     """Say something, which means what it can mean where the session stands."""
     words, update = asked(state, command.text, command.notes, "message")
+    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
+    if command.waits is not None and state.phase != "error" and command.waits != works:
+        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
     if state.paused is not None:
         return answer(state, Answer(option_id=words if words in ("more", "again", "stop") else None), at)
     if state.phase == "idle" and state.owes is None and state.approval is None:
         return start(state, Start(words), at)
-    works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
-    if command.waits is not None and state.phase != "error" and command.waits != works:
-        raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")
     if works:
         said = Unread(id=command.id, words=command.text.strip(), notes=command.notes, told=words, at=at)
-        new = state.model_copy(update={"unread": (*state.unread, said)})
-        return new, (announce(new),)
+        return state.model_copy(update={"unread": (*state.unread, said)}), ()
     match state.phase:
         case "question":
             return answer(state, Answer(text=words), at)
         case "plan":
             return request_changes(state, RequestChanges(command.text, command.notes), at)
         case "error":
-            return say(_resume(state)[0], command, at)
+            new, effects = say(_resume(state)[0], command, at)
+            return _bound(new, command.id), effects  # the work is taken up because of it
         case _:
             return _iterate(state, words, update)
+
+
+def _bound(state: NodeState, command_id: str) -> NodeState:
+    unread = tuple(
+        each.model_copy(update={"binding": True}) if each.id == command_id else each for each in state.unread
+    )
+    return state.model_copy(update={"unread": unread})
 
 
 def take_back(state: NodeState, command: TakeBack, at: datetime) -> Transition:
@@ -200,8 +207,7 @@ def take_back(state: NodeState, command: TakeBack, at: datetime) -> Transition:
     if said is None:
         instead = "it is worked on, was heeded, or was not said here; stop the work (cancel), go back to before it "
         raise refuse(state, f"take back message {command.id}", f"{instead}(rewind), or say what is to be different")
-    new = state.model_copy(update={"unread": tuple(each for each in state.unread if each is not said)})
-    return new, (announce(new),)
+    return state.model_copy(update={"unread": tuple(each for each in state.unread if each is not said)}), ()
 
 
 def retry(state: NodeState, command: Retry, at: datetime) -> Transition:

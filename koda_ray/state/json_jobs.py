@@ -213,6 +213,16 @@ class JsonJobs:
 
         await self._database.write(work)
 
+    async def note_swept(self, job_ids: Collection[str]) -> None:
+        """Note that the video of jobs was removed, and nothing else; see `Store.note_swept`."""
+
+        def work(change: Transaction) -> None:
+            for job_id in job_ids:
+                if (row := change.tables.get("jobs", job_id)) is not None:
+                    change.set("jobs", job_id, {"result": {**_result(row), VIDEO_SWEPT: True}})
+
+        await self._database.write(work)
+
     async def update_job(
         self,
         job: JobRecord,

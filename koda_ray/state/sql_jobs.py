@@ -256,6 +256,17 @@ class SqlJobs:
         statement = update(schema.jobs).where(*same).values(stored_bytes=stored_bytes)
         await self._database.write(lambda connection: connection.execute(statement))
 
+    async def note_swept(self, job_ids: Collection[str]) -> None:
+        """Note that the video of jobs was removed, and nothing else; see `Store.note_swept`."""
+        query = select(_J.id, _J.result).where(_J.id.in_(job_ids)).order_by(_J.id).with_for_update()
+
+        def work(connection: Connection) -> None:
+            for row in connection.execute(query).all():
+                swept = update(schema.jobs).where(_J.id == row.id)
+                connection.execute(swept.values(result={**(row.result or {}), VIDEO_SWEPT: True}))
+
+        await self._database.write(work)
+
     async def update_job(
         self,
         job: JobRecord,

@@ -485,6 +485,16 @@ class Store(
         """Note how much a job's files take; nothing happens where its row is another than this by now."""
         ...
 
+    async def note_swept(self, job_ids: Collection[str]) -> None:
+        """Note that the video of jobs was removed (`VIDEO_SWEPT`); nothing else of their rows is written.
+
+        So what came to count for one of them meanwhile still does. Ids of which there is no job are passed over.
+
+        Args:
+            job_ids: Which; some hundreds of them at most.
+        """
+        ...
+
     async def delete_job(self, job_id: str, *, user_id: str, unless: Collection[JobStatus] = ()) -> bool:
         """Remove a job with its chunks and events; fences whoever works on it. Nothing happens when it is not there.
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from koda_ray.actors import unread
+from koda_ray.actors.intake import new_command
+from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
 from koda_ray.commands import Say
@@ -148,6 +151,42 @@ async def test_what_goes_with_a_past_that_is_left_comes_back_with_it_and_into_a_
     assert copy.state.unread == () and await spoken(world, copy) == ["make it red", "a cat"]
 
 
+async def test_going_back_to_an_answer_leaves_what_was_not_heeded_by_then(world: SessionWorld) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    await tell(session, "make it red")
+    model.goes_on.set()
+    await world.until(session, "plan")
+    _, answer, *_ = await world.store.messages(session.session_id, agent="orchestrator")
+    then = await fork_session(world.store, session.session_id, user_id="local", point=answer.id, key="fork")
+    assert (await world.store.get_session(then)).state.unread == ()
+    await world.say(session, "rewind", to=answer.id)
+    assert (session.state.owes, session.state.unread, session.state.feedback) == (None, (), ())
+
+
+async def test_what_is_taken_back_the_moment_it_is_heeded_nobody_hears(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    red = await tell(session, "make it red")
+    taken: list[CommandRecord] = []
+
+    async def late(*asked: Any, **of: Any) -> Any:
+        if not taken:
+            taken.append(await take_back(session, red))
+        return await pictures_of(*asked, **of)
+
+    monkeypatch.setattr(unread, "pictures_of", late)
+    model.goes_on.set()
+    state = await world.until(session, "plan")
+    assert taken and (state.feedback, state.unread) == ((), ()) and not model.heard("make it red")
+    moves = await world.events(session, "breakpoint_change")
+    assert [each["from"] for each in moves[1:]] == [each["to"] for each in moves[:-1]]
+
+
 async def test_what_was_said_before_a_sleep_is_taken_back_after_it(world: SessionWorld) -> None:
     model = Held()
     session = await world.open("a dot", model)
@@ -185,6 +224,21 @@ async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -
     (told,) = [event for event in await world.store.events(row) if event.type == "command_refused"]
     assert (told.cause_id, told.data["code"]) == (cat.id, "TAKEN_BACK")
     assert await spoken(world, session) == [] and model.asked == []
+
+
+async def test_what_cannot_be_read_keeps_a_session_from_nothing(world: SessionWorld) -> None:
+    row = await world.row("a dot", owes=None)
+    cat = await said(world, row, "message", text="a cat")
+    for name, body in (("nonsense", {}), ("takeback", {"of": cat.id})):
+        asked = new_command(session_id=row, user_id="local", name=name, body=body, key=name)
+        await world.store.receive(asked, lambda row, waiting: {})
+    assert (await said(world, row, "permissions", mode="ask")).result["owes"] == "analyze"
+    model = Held()
+    session = await world.activate(row, world.model(model))
+    assert (session.state.prompt, session.state.permissions.mode) == ("a cat", "ask")
+    refused = [event["command"] for event in await world.events(session, "command_refused")]
+    assert refused == ["nonsense", "takeback"] and await world.store.inbox(row) == []
+    model.goes_on.set()
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -11,6 +12,7 @@ from koda_ray.agent.answer import LoopEvent
 from koda_ray.agent.loop import AgentLoop, Limits
 from koda_ray.agent.spec import ModelAccess, Observers, Policy, Prompt
 from koda_ray.agent.toolkit import Tool, ToolCall, Toolkit, ToolOutcome
+from koda_ray.errors import InvalidTransition
 from koda_ray.llm.base import Block, ModelProvider, StopReason
 from koda_ray.state.records import SideEffect
 from tests.agent.journals import ME, Disk, MemoryJournal
@@ -72,7 +74,8 @@ class Desk:
 
     async def _ready(self) -> None:
         while self.waiting:
-            await self.loop.add_user(self.waiting.pop(0))
+            with suppress(InvalidTransition):  # it was taken back meanwhile
+                await self.loop.add_user(self.waiting.pop(0))
 
     async def _see(self, event: LoopEvent) -> None:
         self.seen.append(event)

@@ -5,12 +5,15 @@ import pytest
 from koda_ray.agent.answer import ModelRetry
 from koda_ray.agent.stuck import EMPTY
 from koda_ray.errors import (
+    InvalidTransition,
     ModelAuth,
     ModelOverloaded,
     ModelRefused,
     ModelStreamBroken,
 )
+from koda_ray.state.records import Batch
 from tests.agent.desk import Desk
+from tests.agent.journals import Disk, MemoryJournal
 from tests.agent.scripted import Break, calls, says
 
 CUT = ModelStreamBroken("cut")
@@ -40,6 +43,22 @@ async def test_what_waits_to_be_heard_is_in_the_history_before_each_request() ->
     assert asked()[3:] == [["Go", "one", "two"]]
     assert (await desk.loop.run()).text == "Over.", "nothing waits, and nobody is asked"
     assert len(desk.provider.requests) == 4
+
+
+async def test_where_what_waits_is_taken_back_as_it_is_heard_each_move_is_told() -> None:
+    class Taken(MemoryJournal):
+        async def commit(self, batch: Batch) -> None:
+            if any("red" in str(each.content) for each in batch.messages):
+                raise InvalidTransition("it was taken back")
+            await super().commit(batch)
+
+    desk = Desk([Break(CUT, says("Hal")), [says("Whole.")]], journal=Taken(Disk()))
+    await desk.loop.add_user("Go")
+    desk.waiting = ["make it red"]
+    assert (await desk.loop.run()).text == "Whole." and desk.waiting == []
+    moves = [each.data for each in desk.disk.events if each.type == "breakpoint_change"]
+    assert [each["to"] for each in moves[:3]] == ["PRE_MODEL", "STREAMING_MODEL", "PRE_MODEL"]
+    assert [each["from"] for each in moves] == [None, *(each["to"] for each in moves[:-1])]
 
 
 async def test_a_stream_that_always_breaks_ends_in_the_error_and_can_go_on_later() -> None:

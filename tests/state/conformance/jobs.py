@@ -78,6 +78,23 @@ class JobConformance:
         await store.note_stored(job, 9)
         assert await store.get_job(job.id) == claimed and claimed.stored_bytes == 7
 
+    async def test_that_a_video_was_removed_is_noted_and_nothing_else_of_its_job(self, store: Store) -> None:
+        mine, fork = [await active_session(store) for _ in range(2)]
+        own, copy = [dataclasses.replace(records.job(of=of), status="succeeded") for of in (mine, fork)]
+        result: dict[str, JsonValue] = {"videoKey": video_key("ann", own.id, "mp4"), "fileSize": 9}
+        own = dataclasses.replace(own, result=result, stored_bytes=70)
+        for session, job in ((mine, own), (fork, dataclasses.replace(copy, result=result))):
+            await store.commit(session.id, session.epoch, Batch(jobs=[job]))
+        bare = await store.create_job(records.job())
+        ids = await store.job_ids("ann", showing=own.id)
+        await store.delete_job(own.id, user_id="ann")  # what it took comes to count for its copy meanwhile
+        for _ in range(2):
+            await store.note_swept([*ids, bare.id, "job_none"])
+        noted = dataclasses.replace(copy, result=result | {VIDEO_SWEPT: True}, stored_bytes=70)
+        assert await store.get_job(copy.id) == noted and await store.stored_bytes("ann") == 70
+        assert await store.get_job(bare.id) == dataclasses.replace(bare, result={VIDEO_SWEPT: True})
+        await store.note_swept([])
+
     async def test_jobs_are_made_together_or_not_at_all(self, store: Store) -> None:
         jobs = [dataclasses.replace(records.job(), spec={"row": row}) for row in range(3)]
         assert await store.create_jobs(jobs[:2]) == jobs[:2]

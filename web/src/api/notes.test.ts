@@ -26,6 +26,18 @@ test('notes are sent in the order in which they were made, with their pictures, 
   expect(await written).toEqual([{ time: 1, text: 'red', picture: 'ast_1' }, { time: 2, text: 'slower' }]);
 });
 
+test('notes that were taken back are there again, behind those that were made since', async () => {
+  const notes = new Notes('ses_1', storage());
+  notes.add({ time: 1 }, none);
+  notes.newest = undefined;
+  notes.change(1, { text: 'red' });
+  notes.giveBack([{ time: 2, text: 'larger', picture: 'ast_1' }]);
+  notes.giveBack([]);
+  expect(notes.list.map(({ key }) => key)).toEqual([1, 2]);
+  expect(notes.newest).toBeUndefined();
+  expect(await notes.written()).toEqual([{ time: 1, text: 'red' }, { time: 2, text: 'larger', picture: 'ast_1' }]);
+});
+
 test('what was typed is there again after a reload, and nothing of another session', () => {
   const kept = storage();
   const before = new Notes('ses_1', kept);

@@ -54,6 +54,11 @@ export class Notes {
     void taken.finally(() => this.taken.delete(key));
   }
 
+  /** Have notes again that were sent and taken back, behind those that are there: none is dropped, however many they are. */
+  giveBack(notes: readonly Note[]): void {
+    if (notes.length > 0) this.put([...this.list, ...notes.map((note) => ({ ...note, key: (this.keys += 1) }))]);
+  }
+
   change(key: number, what: Partial<Note>): void {
     this.put(this.list.map((each) => (each.key === key ? { ...each, ...what } : each)));
   }

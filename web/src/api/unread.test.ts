@@ -10,15 +10,14 @@ test('what the agents go on because of is not taken back any more', () => {
   expect(unreadOf({} as NodeState)).toEqual([]);
 });
 
-test('a message is taken back once, however often that is pressed', async () => {
+test('a message is taken back once for one state, however often that is pressed', async () => {
   const asked: [string, string | undefined, unknown][] = [];
   vi.stubGlobal('fetch', (address: string, { method, headers }: RequestInit) => {
     asked.push([address, method, (headers as Record<string, string>)['Idempotency-Key']]);
     return Promise.resolve(new Response('{}', { status: 202 }));
   });
-  await takeBack('ses_1', said('cmd_1'));
-  await takeBack('ses_1', said('cmd_1'));
-  expect(asked).toEqual(Array(2).fill(['/v1/sessions/ses_1/messages/cmd_1', 'DELETE', 'web-takeback-cmd_1']));
+  for (const seq of [7, 7, 9]) await takeBack({ id: 'ses_1', seq }, said('cmd_1'));
+  expect(asked).toEqual([7, 7, 9].map((seq) => ['/v1/sessions/ses_1/messages/cmd_1', 'DELETE', `web-takeback-cmd_1-${seq}`]));
 });
 
 test('its words are there to be said otherwise, unless something was typed since', () => {

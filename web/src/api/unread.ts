@@ -1,5 +1,6 @@
 /** What was said to agents at work who have not begun to heed it: until they do, it can be taken back. */
-import { ask, type NodeState } from './client';
+import { commandKey } from '../../node/src/http';
+import { ask, type NodeState, type SessionView } from './client';
 
 export type Unread = NonNullable<NodeState['unread']>[number];
 
@@ -8,9 +9,10 @@ export function unreadOf(state: NodeState): readonly { said: Unread; isFree: boo
   return (state.unread ?? []).map((said) => ({ said, isFree: !said.binding }));
 }
 
-/** Take a message back. Twice is once, also where the first answer was lost. */
-export function takeBack(sessionId: string, said: Unread): Promise<unknown> {
-  return ask(`/v1/sessions/${sessionId}/messages/${said.id}`, { method: 'DELETE', key: `web-takeback-${said.id}` });
+/** Take a message back. Twice for the same state is once; in another one it is asked anew, since it may be there again. */
+export function takeBack(session: Pick<SessionView, 'id' | 'seq'>, said: Unread): Promise<unknown> {
+  const key = commandKey(`takeback-${said.id}`, session.seq);
+  return ask(`/v1/sessions/${session.id}/messages/${said.id}`, { method: 'DELETE', key });
 }
 
 /** What stands in the field once a message was taken back: its words, to be said otherwise, where nothing was typed since. */

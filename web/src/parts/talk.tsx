@@ -4,6 +4,7 @@ import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef }
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
+import { notesOf } from '../api/notes';
 import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
 import type { Send } from '../screens/session';
 import { Button } from './button';
@@ -31,6 +32,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   const changes = takesChanges(state);
   const begins = !works && state.phase === 'idle';
   const field = useRef<HTMLTextAreaElement>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
   const isStuck = state.phase === 'error' && !isAtWork(state) && state.error?.canRetry === false;
   useEffect(() => {
     // all that is left to do is to say something; whoever is elsewhere by now stays there
@@ -45,10 +47,11 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   useAct((works || changes || begins) && (changes ? 'Change something' : begins ? 'Say what should move' : 'Say something'), () => field.current?.focus());
   const client = useQueryClient();
   const taking = useMutation<unknown, Problem, Unread>({
-    mutationFn: (unread) => takeBack(session.id, unread),
+    mutationFn: (unread) => takeBack(session, unread),
     onSuccess: (_, unread) => {
       setWords((now) => wordsAfter(now, unread));
-      field.current?.focus({ preventScroll: true }); // its button goes
+      notesOf(session.id).giveBack(unread.notes ?? []);
+      (field.current ?? heading.current)?.focus({ preventScroll: true }); // its button goes
     },
     onSettled: () => client.invalidateQueries({ queryKey: ['session', session.id] }),
   });
@@ -88,11 +91,12 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   const waiting = unread.length > 0 && (
     <ol className="space-y-4" aria-label="Not read yet">
       {(isBelow ? unread : unread.toReversed()).map(({ said: each, isFree }) => (
-        <Line key={each.id} who={isFree ? 'You, not read yet' : 'You, read next'} words={each.told}>
+        <Line key={each.id} who={isFree ? 'You, not read yet' : 'You, read next'} words={each.told} wordsId={`said-${each.id}`}>
           {isFree && (
             <button
               type="button"
               className="mt-1 min-h-6 text-muted underline underline-offset-4 hover:text-text disabled:opacity-50"
+              aria-describedby={`said-${each.id}`}
               disabled={taking.isPending}
               onClick={() => taking.mutate(each)}
             >
@@ -105,7 +109,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   );
   return (
     <section className={isBelow ? 'contents' : 'space-y-4'} aria-labelledby="talk">
-      <h2 id="talk" className="sr-only">
+      <h2 ref={heading} id="talk" tabIndex={-1} className="sr-only">
         Talk
       </h2>
       {!isBelow && form}
@@ -118,11 +122,13 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   );
 }
 
-function Line({ who, words, children }: { who: string; words: string; children?: ReactNode }) {
+function Line({ who, words, wordsId, children }: { who: string; words: string; wordsId?: string; children?: ReactNode }) {
   return (
     <li className="text-sm">
       <p className="text-muted">{who}</p>
-      <p className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">{words}</p>
+      <p id={wordsId} className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">
+        {words}
+      </p>
       {children}
     </li>
   );
