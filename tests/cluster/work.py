@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -92,9 +93,13 @@ class World:
         return {"mode": said.setdefault(key, MODES[(len(said) + 1) % 2])}
 
     async def account(self) -> dict[str, int]:
-        """Compare what was said to sessions with what their events tell: what is missing, and what happened twice."""
+        """Compare what was said to sessions with what their events tell: what is missing, and what happened twice.
+
+        What waits is taken first: one that had to wait for a place is lost only where it never comes.
+        """
         lost = repeated = 0
         for session_id, said in self._said.items():
+            await comes_true(functools.partial(self._took_all, session_id), "a session takes what waits for it")
             events = await self.store.events(session_id, limit=10_000)
             lost += (events[-1].seq if events else 0) - len(events)
             states = [event.data["state"] for event in events if event.type == "state_change" and "state" in event.data]
@@ -103,6 +108,9 @@ class World:
             lost += max(0, len(said) - len(changes))
             repeated += max(0, len(changes) - len(said))
         return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
+
+    async def _took_all(self, session_id: str) -> bool:
+        return not await self.store.inbox(session_id)
 
     async def render(self, size: tuple[int, int] = SMALL) -> str:
         """Make a render that is under way, other than those before, whose videos would be given again.
