@@ -103,6 +103,8 @@ class Desk:
     def change(self, words: str, *notes: Note) -> None:
         """Ask for a change, in words or by pointing at something."""
         self.do(commands.Say(words, notes))
+        for said in self.node.unread:  # as a session does, before its agents look at what was said
+            self.do(commands.Heed(said.id))
         self.messages.append(_user({"type": "text", "text": in_words(words, notes, self.node.plan)}))
 
     def calls(self, name: str) -> list[dict[str, Any]]:
