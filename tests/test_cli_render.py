@@ -143,6 +143,7 @@ def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Pa
 
 
 @pytest.mark.browser
+@pytest.mark.full
 def test_a_disk_that_is_full_is_told_with_the_videos_name(folder: Path) -> None:
     with small(folder / "disk", 0.02) as disk:
         (disk / "before").write_bytes(bytes(20 * 1024))
