@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 from pydantic import JsonValue
 
@@ -11,7 +12,7 @@ from koda_ray import phases
 from koda_ray.commands import Accept, Answer, Cancel, Command, Reject, RequestChanges, Retry, Say, Start
 from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
-from koda_ray.types import NodeState, now
+from koda_ray.types import NodeState
 
 __all__ = ["answer_of", "heard_words", "judged", "stops"]
 
@@ -29,14 +30,18 @@ def stops(command: Command, state: NodeState) -> bool:
             return False
 
 
-def judged(command: Command, state: NodeState) -> Command:
-    """Say of a message whether the agents hear it later, since they are at work: until then it stands in the state.
+def judged(command: Command, state: NodeState, at: datetime) -> tuple[Command, NodeState]:
+    """Say what a command leads to, and of a message whether agents at work hear it later: it stands in the state then.
 
-    So it is what it is said to be when it is stored, or is not stored.
+    So a message is what it is said to be when it is stored, or is not stored.
+
+    Raises:
+        KodaError: The phase does not take it.
     """
-    if not isinstance(command, Say):
-        return command
-    return replace(command, waits=len(phases.apply(state, command, now())[0].unread) > len(state.unread))
+    after, _ = phases.apply(state, command, at)
+    if isinstance(command, Say):
+        command = replace(command, waits=len(after.unread) > len(state.unread))
+    return command, after
 
 
 def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from koda_ray.actors import unread
 from koda_ray.actors.intake import new_command
@@ -116,6 +117,25 @@ async def test_what_is_said_the_moment_agents_come_to_rest_is_a_change(
     assert (state.feedback, state.unread) == (("make it red",), ()) and model.heard("make it red")
     told = [json.dumps(each.content) for each in await world.store.messages(session.session_id, agent="orchestrator")]
     assert sum("make it red" in each for each in told) == 1
+
+
+@pytest.mark.parametrize(("name", "body"), [("accept", {}), ("cancel", {"owes": "render_final"})])
+async def test_what_is_refused_has_nothing_heeded_and_nothing_stopped(
+    world: SessionWorld, name: str, body: dict[str, JsonValue]
+) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    red = await tell(session, "make it red")
+    asked = new_command(session_id=session.session_id, user_id="local", name=name, body=body, key="key")
+    await world.store.receive(asked, lambda row, waiting: {})  # as one that was not to be refused when it came
+    with pytest.raises(InvalidTransition):
+        await session.intake.take("key")
+    assert session.working and [each.id for each in session.state.unread] == [red.id]
+    assert not await spoken(world, session)
+    model.goes_on.set()
+    await world.until(session, "plan")
+    assert len(await world.events(session, "command_refused")) == 1 and model.heard("make it red")
 
 
 async def test_a_cancel_comes_after_what_was_said_before_it(world: SessionWorld) -> None:
