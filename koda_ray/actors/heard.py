@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from datetime import datetime
 
 from pydantic import JsonValue
 
@@ -14,7 +12,7 @@ from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
 from koda_ray.types import NodeState
 
-__all__ = ["answer_of", "heard_words", "judged", "stops"]
+__all__ = ["answer_of", "heard_words", "stops"]
 
 
 def stops(command: Command, state: NodeState) -> bool:
@@ -28,20 +26,6 @@ def stops(command: Command, state: NodeState) -> bool:
             return state.paused is not None and text.strip() == phases.STOP
         case _:
             return False
-
-
-def judged(command: Command, state: NodeState, at: datetime) -> tuple[Command, NodeState]:
-    """Say what a command leads to, and of a message whether agents at work hear it later: it stands in the state then.
-
-    So a message is what it is said to be when it is stored, or is not stored.
-
-    Raises:
-        KodaError: The phase does not take it.
-    """
-    after, _ = phases.apply(state, command, at)
-    if isinstance(command, Say):
-        command = replace(command, waits=len(after.unread) > len(state.unread))
-    return command, after
 
 
 def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None:

@@ -11,6 +11,9 @@ Between the two the agents may have changed the phase. What it does not take any
 waits for the answer gets the error, and the log has it as ``command_refused`` for whoever had a 202 already. Nothing
 else is left of it: said again, it is a new command. What cannot be applied because storage is away waits on, with all
 that comes after it; the log has it once, as ``command_delayed``.
+
+What waits can be taken back, in that transaction as well, but nothing on which it depends what a message behind it
+means: what was said to something that begins would begin something itself, or be the answer that nobody gave.
 """
 
 from __future__ import annotations
@@ -19,14 +22,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.actors.command_parser import command_of, parse_command
 from koda_ray.actors.core import SessionCore
+from koda_ray.actors.meaning import Meaning, judged, meant
 from koda_ray.commands import Command, Rewind, TakeBack
-from koda_ray.errors import Conflict, Fenced, KodaError, StorageError
+from koda_ray.errors import Conflict, Fenced, InvalidTransition, KodaError, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.state.records import Batch, CommandRecord
@@ -102,7 +107,9 @@ def _foreseen(
     at, taken_back = now(), _taken_back(waiting)
     waiting = [each for each in waiting if each.id not in taken_back]
     if isinstance(command, TakeBack) and any(each.id == command.id for each in _can_be(waiting)):
-        waiting, command = [each for each in waiting if each.id != command.id], None
+        left = [each for each in waiting if each.id != command.id]
+        _check_meanings(command, _meanings(state, waiting, at), _meanings(state, left, at))
+        waiting, command = left, None
     for each in waiting:
         with suppress(KodaError):
             before = command_of(each)
@@ -114,6 +121,34 @@ def _foreseen(
     if command is not None:
         state, _ = phases.apply(state, command, at)
     return {"phase": state.phase, "owes": state.owes}
+
+
+def _meanings(state: NodeState, waiting: Sequence[CommandRecord], at: datetime) -> dict[str, Meaning]:
+    """Say what each message or change that waits will mean, by its id; of those behind a `Rewind` nobody can tell."""
+    found: dict[str, Meaning] = {}
+    for each in waiting:
+        with suppress(KodaError):
+            before = command_of(each)
+            if isinstance(before, Rewind):
+                break
+            said, after = judged(before, state, at)
+            if (meaning := meant(said, state)) is not None:
+                found[each.id] = meaning
+            state = after
+    return found
+
+
+def _check_meanings(command: TakeBack, was: Mapping[str, Meaning], would_be: Mapping[str, Meaning]) -> None:
+    """Refuse to take back what something that was said after it depends on: that would become what nobody said."""
+    for said, meaning in was.items():
+        instead = would_be.get(said)
+        if said != command.id and instead != meaning:
+            what = "nothing" if instead is None else f"the {instead}"
+            raise InvalidTransition(
+                f"cannot take back message {command.id} by itself: message {said}, which waits behind it, is "
+                f"said to it and would be {what} then; take back message {said} first",
+                context={"id": command.id, "first": said},
+            )
 
 
 def _can_be(waiting: Sequence[CommandRecord]) -> list[CommandRecord]:

@@ -19,9 +19,10 @@ from koda_ray import phases
 from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, heard_words, judged, stops
+from koda_ray.actors.heard import answer_of, heard_words, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
+from koda_ray.actors.meaning import judged
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.project import Project, ProjectBounds

@@ -21,7 +21,7 @@ from koda_ray.errors import InvalidTransition
 from koda_ray.events import Envelope
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.studio.orchestrator import request_context, session_block, state_block
-from koda_ray.types import new_id
+from koda_ray.types import Plan, Question, Scene, new_id
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.actors.test_intake import said
@@ -244,6 +244,41 @@ async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -
     (told,) = [event for event in await world.store.events(row) if event.type == "command_refused"]
     assert (told.cause_id, told.data["code"]) == (cat.id, "TAKEN_BACK")
     assert await spoken(world, session) == [] and model.asked == []
+
+
+async def test_what_begins_or_answers_is_not_taken_back_before_what_was_said_to_it(world: SessionWorld) -> None:
+    for phase, asked_for in (("idle", None), ("question", Question(text="Which colour?"))):
+        row = await world.row("a dot", owes=None, phase=phase, question=asked_for)
+        first, *said_to_it = [await said(world, row, "message", text=words) for words in ("a cat", "round", "large")]
+        for later in said_to_it:
+            with pytest.raises(InvalidTransition, match=f"take back message {later.id} first"):
+                await said(world, row, "takeback", id=first.id)
+            await said(world, row, "takeback", id=later.id)
+        asked = await said(world, row, "takeback", id=first.id)
+        assert asked.result == {"phase": phase, "owes": None}
+        session = await world.activate(row, world.model(Held()))
+        assert (session.state.owes, session.state.prompt, session.state.feedback) == (None, "a dot", ())
+        assert await world.store.inbox(row) == [] and await spoken(world, session) == []
+
+
+async def test_a_change_is_taken_back_alone_and_so_is_what_leaves_the_rest_as_it_was(world: SessionWorld) -> None:
+    scene = Scene(number=1, title="In", duration=4, description="It comes.")
+    plan = Plan(scenes=(scene,), total_duration=4, style="flat")
+    row = await world.row("a dot", owes=None, phase="plan", plan=plan)
+    red, _ = [await said(world, row, "message", text=words) for words in ("make it red", "make it round")]
+    assert (await said(world, row, "takeback", id=red.id)).result == {"phase": "plan", "owes": "plan"}
+    model = Held()
+    session = await world.activate(row, world.model(model))
+    assert (session.state.feedback, session.state.unread) == (("make it round",), ())
+    assert await spoken(world, session) == ["make it round"]
+    model.goes_on.set()
+    row = await world.row("a dot", owes=None)
+    cat = await said(world, row, "message", text="a cat")
+    await said(world, row, "cancel")
+    await said(world, row, "message", text="a dog")
+    await said(world, row, "takeback", id=cat.id)
+    again = await world.activate(row, world.model(studio_model()))
+    assert again.state.prompt == "a dog"
 
 
 async def test_what_cannot_be_read_keeps_a_session_from_nothing(world: SessionWorld) -> None:
