@@ -30,16 +30,17 @@ from koda_ray import phases
 from koda_ray.actors.command_parser import command_of, parse_command
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.meaning import Meaning, judged, meant
-from koda_ray.commands import Command, Rewind, TakeBack
+from koda_ray.commands import Command, RequestChanges, Rewind, Say, TakeBack
 from koda_ray.errors import Conflict, Fenced, InvalidTransition, KodaError, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.pointing import in_words
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.state.store import Store
 from koda_ray.tracing import trace_parent
-from koda_ray.types import NodeState, new_id, now
+from koda_ray.types import NodeState, Plan, Unread, new_id, now
 
-__all__ = ["Intake", "new_command", "record_command"]
+__all__ = ["Intake", "new_command", "record_command", "words_waiting"]
 
 _REMEMBERED = 100
 _log = get_logger()
@@ -98,6 +99,27 @@ async def _is_known(store: Store, session_id: str, key: str) -> bool:
     if any(each.key == key for each in await store.inbox(session_id)):  # first: what is taken out is applied then
         return True
     return await store.find_command(session_id, key) is not None
+
+
+def words_waiting(waiting: Sequence[CommandRecord], plan: Plan | None) -> tuple[Unread, ...]:
+    """Return what was said that waits, and is not taken back, as what nobody has read yet; oldest first.
+
+    Args:
+        waiting: All that waits for a session (`Store.inbox`).
+        plan: The session's, which names what is pointed at.
+    """
+    taken_back, found = _taken_back(waiting), list[Unread]()
+    for each in _can_be(waiting):
+        if each.id in taken_back:
+            continue
+        with suppress(KodaError):  # what cannot be read is refused in its turn
+            match command_of(each):
+                case Say(text=words, notes=notes) | RequestChanges(feedback=words, notes=notes):
+                    told = in_words(words, notes, plan)
+                    found.append(Unread(id=each.id, words=words.strip(), notes=notes, told=told, at=each.created_at))
+                case _:
+                    pass
+    return tuple(found)
 
 
 def _foreseen(
