@@ -79,7 +79,7 @@ async def record_command(
 
     Raises:
         NotFound: There is no such session of this user, or no such point to go back to.
-        Conflict: The key was used for something else.
+        Conflict: The key was used for something else, or for what was taken back.
         InvalidInput: The command or its body is not known.
         InvalidTransition: The phase does not take it.
         LimitReached: Too many wait already, so many sessions are awake, or so much video waits.
@@ -87,12 +87,15 @@ async def record_command(
     command = parse_command(asked.name, asked.body)
     if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
         await store.see_point(asked.session_id, command.point, user_id=asked.user_id)
-    return await store.receive(
+    recorded, waits = await store.receive(
         asked,
         lambda row, waiting: _foreseen(row.state, waiting, command),
         most_awake=most_awake,
         most_video_s=most_video_s,
     )
+    if waits and recorded.id != asked.id and recorded.id in _taken_back(await store.inbox(asked.session_id)):
+        raise _was_taken_back(recorded)
+    return recorded, waits
 
 
 async def _is_known(store: Store, session_id: str, key: str) -> bool:
@@ -277,7 +280,7 @@ class Intake:
         """Take out what waits unheard, and that it is taken back, in one commit."""
         state = self._core.state
         record = replace(asked, result={"phase": state.phase, "owes": state.owes})
-        error = Conflict(f"{said.name} {said.id} was taken back before anybody heard it", code="TAKEN_BACK")
+        error = _was_taken_back(said)
         told = _told(said, error)
         await self._core.commit(Batch(command=record, refused=said.key, events=[told], touch=True))
         self._remember(said, error)
@@ -298,6 +301,10 @@ class Intake:
         while len(self._refused) >= _REMEMBERED:
             del self._refused[next(iter(self._refused))]
         self._refused[asked.key] = error
+
+
+def _was_taken_back(said: CommandRecord) -> Conflict:
+    return Conflict(f"{said.name} {said.id} was taken back before anybody heard it", code="TAKEN_BACK")
 
 
 def _told(asked: CommandRecord, error: KodaError) -> NewEvent:

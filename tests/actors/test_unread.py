@@ -17,7 +17,7 @@ from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
 from koda_ray.commands import Say
-from koda_ray.errors import InvalidTransition
+from koda_ray.errors import Conflict, InvalidTransition
 from koda_ray.events import Envelope
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.studio.orchestrator import request_context, session_block, state_block
@@ -228,13 +228,18 @@ async def test_what_was_said_before_a_sleep_is_taken_back_after_it(world: Sessio
 
 async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -> None:
     row = await world.row("a dot", owes=None)
-    cat, mode = await said(world, row, "message", text="a cat"), await said(world, row, "permissions", mode="ask")
+    cat, mode = (
+        await said(world, row, "message", "cat", text="a cat"),
+        await said(world, row, "permissions", mode="ask"),
+    )
     asked = await said(world, row, "takeback", id=cat.id)
     assert cat.result["owes"] == "analyze" and asked.result == {"phase": "idle", "owes": None}
     with pytest.raises(InvalidTransition):
         await said(world, row, "takeback", id=cat.id)  # nothing is left of it
     with pytest.raises(InvalidTransition):
         await said(world, row, "takeback", id=mode.id)  # says nothing
+    with pytest.raises(Conflict, match="was taken back"):
+        await said(world, row, "message", "cat", text="a cat")  # which is this one still
     model = Held()
     session = await world.activate(row, world.model(model))
     state = session.state
