@@ -18,7 +18,7 @@ from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_setti
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
-from koda_ray.cancellation import end_all, finish
+from koda_ray.cancellation import OneTask, end_all, finish
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
 from koda_ray.logs import get_logger
@@ -123,12 +123,11 @@ class StandIn:
 
     def __init__(self, waker: OwedWaker) -> None:
         self._waker = waker
-        self._standing_in: asyncio.Task[None] | None = None
+        self._standing_in = OneTask(self._stand_in)
 
     def begin(self) -> None:
         """Stand in, until there is one again or `end`."""
-        if self._standing_in is None:
-            self._standing_in = asyncio.create_task(self._stand_in())
+        self._standing_in.begin()
 
     async def until(self, there: Awaitable[object]) -> None:
         """Stand in no longer once there is one; where none could be started, go on."""
@@ -141,9 +140,7 @@ class StandIn:
 
     async def end(self) -> None:
         """Stand in no longer; what is being woken goes on. May be called twice."""
-        if self._standing_in is not None:
-            standing_in, self._standing_in = self._standing_in, None
-            await end_all((standing_in,))
+        await self._standing_in.end()
 
     async def _stand_in(self) -> None:
         while True:
