@@ -29,7 +29,7 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.actors.command_parser import command_of, parse_command
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.meaning import Meaning, judged, meant
+from koda_ray.actors.meaning import Meant, judged, meant
 from koda_ray.commands import Command, RequestChanges, Rewind, Say, TakeBack
 from koda_ray.errors import Conflict, Fenced, InvalidTransition, KodaError, StorageError
 from koda_ray.events import NewEvent
@@ -148,9 +148,9 @@ def _foreseen(
     return {"phase": state.phase, "owes": state.owes}
 
 
-def _meanings(state: NodeState, waiting: Sequence[CommandRecord], at: datetime) -> dict[str, Meaning]:
+def _meanings(state: NodeState, waiting: Sequence[CommandRecord], at: datetime) -> dict[str, Meant]:
     """Say what each message or change that waits will mean, by its id; of those behind a `Rewind` nobody can tell."""
-    found: dict[str, Meaning] = {}
+    found: dict[str, Meant] = {}
     for each in waiting:
         with suppress(KodaError):
             before = command_of(each)
@@ -163,7 +163,7 @@ def _meanings(state: NodeState, waiting: Sequence[CommandRecord], at: datetime) 
     return found
 
 
-def _check_meanings(command: TakeBack, was: Mapping[str, Meaning], would_be: Mapping[str, Meaning]) -> None:
+def _check_meanings(command: TakeBack, was: Mapping[str, Meant], would_be: Mapping[str, Meant]) -> None:
     """Refuse to take back what something that was said after it depends on: that would become what nobody said."""
     for said, meaning in was.items():
         instead = would_be.get(said)

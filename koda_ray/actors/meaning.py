@@ -13,9 +13,9 @@ from koda_ray import phases
 from koda_ray.commands import Command, RequestChanges, Say
 from koda_ray.types import NodeState
 
-__all__ = ["Meaning", "judged", "meant"]
+__all__ = ["Meant", "judged", "meant"]
 
-Meaning = Literal["prompt", "answer", "change"]
+Meant = Literal["prompt", "answer", "change"]
 
 
 def judged(command: Command, state: NodeState, at: datetime) -> tuple[Command, NodeState]:
@@ -32,7 +32,7 @@ def judged(command: Command, state: NodeState, at: datetime) -> tuple[Command, N
     return command, after
 
 
-def meant(command: Command, state: NodeState) -> Meaning | None:
+def meant(command: Command, state: NodeState) -> Meant | None:
     """Return what a message or a change is, as `judged`, to the state that it is said to; None for other commands."""
     match command:
         case Say(waits=False) if state.paused is not None or state.phase == "question":

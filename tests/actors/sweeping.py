@@ -24,8 +24,8 @@ __all__ = [
     "PREVIEWS",
     "SESSIONS",
     "UNITS",
-    "Counted",
     "SweepClock",
+    "SweepCounts",
     "clock",
     "put",
     "store",
@@ -37,7 +37,7 @@ PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)
 OLD, NEW = "a" * 64, "b" * 64
 
 
-class Counted:
+class SweepCounts:
     """Counts what is swept, and hears how many checkpoints could not be read."""
 
     def __init__(self) -> None:

@@ -43,8 +43,8 @@ from tests.actors.sweeping import (
     PAGES,
     SESSIONS,
     UNITS,
-    Counted,
     SweepClock,
+    SweepCounts,
     clock,
     put,
     store,
@@ -127,7 +127,7 @@ async def test_a_list_that_is_lost_keeps_no_deletion_from_freeing(
     await storage.put(damaged, b"no manifest")
     await storage.delete(missing)
     assert await removed(store, storage, leaving) == [], "nobody knows yet"
-    seen = Counted()
+    seen = SweepCounts()
     swept = await sweep_of(store, storage, clock, metrics=seen).step()
     assert seen.unread == [2.0] and await store.unheld() == []
     assert len(swept) == 2 and await store.stored_bytes("ann") == 7, "what was left is freed, and the session's is kept"
@@ -148,7 +148,7 @@ async def test_a_list_that_cannot_be_read_for_now_keeps_what_there_is_for_its_se
     storage = Unreadable(str(tmp_path / "storage"))
     leaving, _ = await kept(store, storage, "a")
     mine, storage.wrong = await kept(store, storage, "b", is_old=True)
-    seen = Counted()
+    seen = SweepCounts()
     sweep = sweep_of(store, storage, clock, metrics=seen)
     await sweep.step()
     assert len(await store.unheld()) == 1, "it is looked at once more"
@@ -426,7 +426,7 @@ async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(
     store: SqlStore, disk_storage: Storage, clock: SweepClock
 ) -> None:
     unused = [await records.new_session(store) for _ in range(150)]
-    counted = Counted()
+    counted = SweepCounts()
     sweep = sweep_of(store, disk_storage, clock, size=1_000, metrics=counted)
     assert await sweep.step() == []
     clock.at += SESSIONS * 2

@@ -13,7 +13,7 @@ from koda_ray.state.records import Batch, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import FinalFormat, Output, Phase, Preview
-from tests.actors.sweeping import OLD, PAGES, PREVIEWS, Counted, SweepClock, clock, put, store, sweep_of
+from tests.actors.sweeping import OLD, PAGES, PREVIEWS, SweepClock, SweepCounts, clock, put, store, sweep_of
 from tests.state import records
 from tests.state.conformance.links import link
 from tests.state.conftest import (
@@ -141,7 +141,7 @@ async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge
     await store.create_share(replace(link(done), job_id=linked.id), most=9)
     if discarded:
         await store.discard_session(asked.id, user_id="ann", delete_at=clock.at + PREVIEWS * 9)
-    counted = Counted()
+    counted = SweepCounts()
     sweep = sweep_of(store, storage, clock, metrics=counted)
     assert await sweep.step() == []
     clock.at += PREVIEWS * 2
