@@ -371,7 +371,7 @@ def leave_results(connection: Connection, user_id: str, leaving: ColumnElement[b
             connection.execute(heir.values(stored_bytes=_J.stored_bytes + size))
 
 
-def _copies(user_id: str) -> Select[Any]:
+def _copies(user_id: str) -> Select[Any, Any]:
     """Select what may be copies, in the order of their ids: `maker_of` says of what."""
     of_sessions = select(_J.id, _J.result).where(_J.user_id == user_id, _J.session_id.is_not(None))
     return of_sessions.where(~_IS_OWN).order_by(_J.id)
