@@ -172,7 +172,7 @@ async def at_work(
     pace = WakingPace(first_pause_s=world.settings.janitor_s)
     wakes = world.directory.wake, world.directory.wake_render
     waker = OwedWaker(world.store, wake=wakes[0], wake_render=wakes[1], pace=pace)
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker))
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker, world.directory.presence))
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()
