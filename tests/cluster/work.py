@@ -136,6 +136,10 @@ class World:
         await comes_true(has_units, "the render has a unit")
         return job.id
 
+    async def has_more(self, job_id: str, units: int) -> bool:
+        """Whether a render has more than so many units, or is over: it may have had all of them."""
+        return len(await self.store.chunks(job_id)) > units or (await self.store.get_job(job_id)).status in OVER
+
     async def over(self, job_id: str) -> list[object]:
         """Wait for the end of a render; return its status, its frames and its error."""
 
