@@ -71,6 +71,7 @@ class Graphics:
         flags: The browser's flags.
         environment: The browser's environment, beside what every browser has.
         rasterizer: Who draws without a GPU; empty with one.
+        refused: Who of those that draw without one was tried before and does not, each with why.
         renderer: What draws, as WebGL says; empty for software, which was asked once and is known by its files.
         driver: The version of NVIDIA's driver; Mesa's is known by its files.
         devices: Device files that the browser's isolation gets.
@@ -83,6 +84,7 @@ class Graphics:
     flags: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     rasterizer: RasterizerName | Literal[""] = ""
+    refused: tuple[tuple[RasterizerName, str], ...] = ()
     renderer: str = ""
     driver: str = ""
     devices: tuple[Path, ...] = ()
@@ -97,6 +99,11 @@ class Graphics:
         if self.kind == "gpu":
             drawn += (self.kind, self.renderer, self.driver, self.encoder)
         return (*drawn, f"raw {interposer_digest()}") if self.interposer.library else drawn
+
+    @property
+    def draws_webgl(self) -> bool:
+        """Whether pages see any WebGL."""
+        return all(name != self.rasterizer for name, _ in self.refused)
 
     def helped_by(self, threads: int) -> tuple[tuple[str, str], ...]:
         """Return the environment in which so many threads draw a picture; with none, the one that asks does.

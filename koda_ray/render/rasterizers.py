@@ -61,24 +61,27 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
         why: Why software draws, in words.
 
     Returns:
-        What draws. Where nothing does, the browser's own, whose pages see no WebGL; ``why`` says so then.
+        What draws, and who does not in whose place it is. Where nothing does, the browser's own, whose pages see no
+        WebGL; ``why`` says so then.
 
     Raises:
         Missing: The one that is wanted does not draw here; the message says why. Or bubblewrap is not there.
     """
-    refused: list[str] = []
+    refused: tuple[tuple[RasterizerName, str], ...] = ()
     for name in USUAL if wanted is None else (wanted,):
         no = await _refusal(binary, RASTERIZERS[name])
         if no is None:
-            return software_graphics(why, RASTERIZERS[name])
-        refused.append(f"{name}: {no}")
+            return replace(software_graphics(why, RASTERIZERS[name]), refused=refused)
+        refused += ((name, no),)
+    words = [f"{name}: {no}" for name, no in refused]
     if wanted is not None:
         raise Missing(
-            f"KODA_RENDER_GRAPHICS={wanted} does not draw here: {refused[0]}. Set it to auto, or to what "
+            f"KODA_RENDER_GRAPHICS={wanted} does not draw here: {words[0]}. Set it to auto, or to what "
             "`koda doctor --measure` finds",
             context={"program": "gpu"},
         )
-    return software_graphics("; ".join(part for part in (why, "no WebGL", *refused) if part), RASTERIZERS[USUAL[-1]])
+    none = "; ".join(part for part in (why, "no WebGL", *words) if part)
+    return replace(software_graphics(none, RASTERIZERS[USUAL[-1]]), refused=refused)
 
 
 async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:

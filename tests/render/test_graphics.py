@@ -16,7 +16,7 @@ from koda_ray.config import Settings
 from koda_ray.doctor import machine
 from koda_ray.doctor.finding import Examination
 from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, RenderError
-from koda_ray.render import gpu
+from koda_ray.render import gpu, rasterizers
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
@@ -25,7 +25,14 @@ from koda_ray.render.environment import read_environment
 from koda_ray.render.ffmpeg import command_line, run
 from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics, confirm_graphics, try_gpu, try_nvenc
-from koda_ray.render.graphics import DEVICES, Graphics, find_devices, software_because, software_graphics
+from koda_ray.render.graphics import (
+    DEVICES,
+    RASTERIZERS,
+    Graphics,
+    find_devices,
+    software_because,
+    software_graphics,
+)
 from koda_ray.render.isolation import WorkFolder, browser_command
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor, check_environment
@@ -351,7 +358,8 @@ async def test_a_job_reports_what_draws_or_ends_at_once(storage: Storage) -> Non
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU's device files")
 def test_the_doctor_says_what_was_chosen_and_why() -> None:
     def graphics(wish: str) -> tuple[str, str]:
-        finding = machine.graphics(Examination(Settings.model_validate({"render_graphics": wish}), dict(os.environ)))[1]
+        examination = Examination(Settings.model_validate({"render_graphics": wish}), dict(os.environ))
+        *_, finding = machine.graphics(examination)
         return finding.status, finding.detail
 
     none = "no /dev/dri/renderD* and no /dev/nvidia[0-9]*"
@@ -362,3 +370,26 @@ def test_the_doctor_says_what_was_chosen_and_why() -> None:
         }
     status, detail = graphics("gpu")
     assert status == "missing" and none in detail
+
+
+@pytest.mark.browser
+async def test_the_doctor_says_of_webgl_what_drawing_found_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rasterizers, "own_folder", lambda name: folder)
+    usual = await choose_rasterizer(find_browser().path)
+    finding = machine.webgl(usual)
+    assert finding.detail.startswith(f"{usual.rasterizer} draws it, on the processor")
+    assert finding.status == ("ok" if usual.rasterizer == "llvmpipe" else "warning")
+    seen: list[tuple[str, str]] = []
+    for name in rasterizers.USUAL:
+        broken = replace(RASTERIZERS[name], flags=("--use-gl=angle", "--use-angle=none"))
+        monkeypatch.setitem(RASTERIZERS, name, broken)
+        finding = machine.webgl(await choose_rasterizer(find_browser().path))
+        assert finding.status == "warning" and "libgl1-mesa-dri" in finding.remedy
+        seen.append((finding.status, finding.detail))
+    assert seen == [
+        ("warning", "swiftshader draws it, on the processor; llvmpipe: no WebGL 2"),
+        ("warning", "nothing draws it: llvmpipe: no WebGL 2; swiftshader: no WebGL 2"),
+    ]
+    assert machine.webgl(GPU).detail == "NVIDIA Corporation draws it"
