@@ -37,7 +37,7 @@ from koda_ray.render.graphics import (
 from koda_ray.render.isolation import own_folder, write_whole
 from koda_ray.render.page import LoadedPage, PageSetup
 
-__all__ = ["Measured", "choose_rasterizer", "fastest", "measure_rasterizers"]
+__all__ = ["Measured", "choose_rasterizer", "fastest", "kept_at", "measure_rasterizers"]
 
 USUAL: tuple[RasterizerName, ...] = ("llvmpipe", "swiftshader")
 """What is tried where nobody names one, the fastest of most machines first."""
@@ -86,7 +86,7 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
 
 async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
     """Return why a rasterizer does not draw in a browser; None where it does, or where nobody could tell."""
-    kept = await asyncio.to_thread(_kept_at, binary, rasterizer)
+    kept = await asyncio.to_thread(kept_at, binary, rasterizer.flags, rasterizer.environment)
     with contextlib.suppress(FileNotFoundError):
         return await asyncio.to_thread(kept.read_text) or None
     drawn = await draw(binary, software_graphics("", rasterizer))
@@ -97,14 +97,19 @@ async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
     return no
 
 
-def _kept_at(binary: Path, rasterizer: Rasterizer) -> Path:
-    """Return where it is kept whether a rasterizer draws in a browser, by all that decides it."""
+def kept_at(binary: Path, *decides: object) -> Path:
+    """Return where it is kept what a try came to, by all that decides it.
+
+    Args:
+        binary: The browser in which it was tried.
+        decides: What was tried, as JSON carries it; Mesa's libraries are looked up.
+    """
     try:
         seen = binary.stat()
         identity = f"{binary} {seen.st_size} {seen.st_mtime_ns}"
     except OSError:
         identity = str(binary)
-    told = json.dumps([identity, graphics_libraries(), rasterizer.flags, rasterizer.environment])
+    told = json.dumps([identity, graphics_libraries(), *decides])
     return own_folder("koda-rasterizers") / hashlib.sha256(told.encode()).hexdigest()[:16]
 
 

@@ -35,6 +35,7 @@ from koda_ray.render.graphics import (
 )
 from koda_ray.render.isolation import WorkFolder, browser_command
 from koda_ray.render.job import RenderJob
+from koda_ray.render.likeness import encoded_unlike, try_encoder, unlike
 from koda_ray.render.local import LocalExecutor, check_environment
 from koda_ray.render.mux import join_units
 from koda_ray.render.programs import find_browser
@@ -236,6 +237,48 @@ async def test_nvenc_is_tried_and_says_no_in_its_own_words() -> None:
 
 
 @pytest.mark.needs("ffmpeg")
+async def test_what_is_encoded_is_held_against_its_source(tmp_path: Path) -> None:
+    assert await try_encoder("libx264") is None
+    spec = small(BUNDLE, width=320, height=180)
+    other, target = "testsrc2=size=320x180:rate=10,hue=h=20", str(tmp_path / "other.mp4")
+    options = unit_options(spec, spec.frame_count, image="png")
+    await run("ffmpeg", command_line(other, {"format": "lavfi"}, target, options), timeout_s=60)
+    assert await encoded_unlike(spec, other, Path(target)) is None
+    why = await encoded_unlike(spec, "testsrc2=size=320x180:rate=10", Path(target))
+    assert re.fullmatch(r"frame \d is \d+\.\d dB from its source, less than 33", why or "")
+    short = unit_options(spec, 4, image="png")
+    await run("ffmpeg", command_line(other, {"format": "lavfi"}, target, short), timeout_s=60)
+    assert await encoded_unlike(spec, other, Path(target)) == "4 frames came out in place of 10"
+
+
+@pytest.mark.browser
+@pytest.mark.needs("ffmpeg")
+@pytest.mark.full
+async def test_different_rasterizers_draw_alike_and_another_picture_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = find_browser().path
+    if (await choose_rasterizer(binary)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
+    monkeypatch.setattr(gpu, "software_because", lambda renderer: None)  # llvmpipe stands for a GPU
+    monkeypatch.setattr(rasterizers, "own_folder", lambda name: folder)
+    swiftshader = software_graphics("", RASTERIZERS["swiftshader"])
+    assert await unlike(binary, swiftshader, reference=software_graphics()) is None
+    taken = await try_gpu(binary, ())
+    assert (taken.kind, taken.why) == ("gpu", "gl-egl draws what llvmpipe draws; NVENC: only NVIDIA has it")
+    right = gpu.FLAGS
+    monkeypatch.setattr(gpu, "FLAGS", (*right, "--blink-settings=minimumFontSize=160"))
+    refused = await try_gpu(binary, ())
+    assert refused.kind == "software"
+    assert re.search(r"gl-egl: ANGLE .* does not draw what llvmpipe draws: frame 0 is [\d.]+ dB from it", refused.why)
+    # what was seen is kept until the machine starts anew, or its driver is another
+    monkeypatch.delattr(gpu, "unlike")
+    assert (await try_gpu(binary, ())).why == refused.why
+    monkeypatch.setattr(gpu, "FLAGS", right)
+    assert await try_gpu(binary, ()) == taken
+
+
+@pytest.mark.needs("ffmpeg")
 def test_nvencs_options_are_ones_that_this_ffmpeg_knows() -> None:
     line = ["ffmpeg", "-hide_banner", "-h", "encoder=h264_nvenc"]
     said = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -373,9 +416,7 @@ def test_the_doctor_says_what_was_chosen_and_why() -> None:
 
 
 @pytest.mark.browser
-async def test_the_doctor_says_of_webgl_what_drawing_found_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_doctor_says_of_webgl_what_drawing_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rasterizers, "own_folder", lambda name: folder)
     usual = await choose_rasterizer(find_browser().path)
     finding = machine.webgl(usual)
