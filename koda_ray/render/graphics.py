@@ -17,6 +17,7 @@ from koda_ray.render.isolation import device_refusal
 
 __all__ = [
     "DEVICES",
+    "IN_SOFTWARE",
     "RASTERIZERS",
     "DeviceFiles",
     "Graphics",
@@ -42,6 +43,9 @@ H264Encoder = Literal["libx264", "h264_nvenc"]
 """Who encodes mp4."""
 
 DEVICES = Path("/dev")
+IN_SOFTWARE = "--disable-gpu-compositing"
+"""The flag that leaves the page around a canvas to the browser, whoever draws in the canvas."""
+
 _HELPERS = "LP_NUM_THREADS"
 _MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
 _DRAW = re.compile(r"renderD\d+")
@@ -153,7 +157,7 @@ def lavapipe_driver() -> Path | None:
 
 def _rasterizers() -> tuple[Rasterizer, ...]:
     # the compositor stays in software: with llvmpipe a page of HTML takes 2.7 times as long, one of WebGL 0.94
-    common = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
+    common = ("--use-gl=angle", "--enable-unsafe-swiftshader", IN_SOFTWARE)
     mesa = (*common, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
     vulkan = (*common, "--use-angle=vulkan", "--ignore-gpu-blocklist")
     driver = str(lavapipe_driver() or "/nowhere")
