@@ -8,7 +8,7 @@ from importlib.resources import files
 
 __all__ = ["Moved", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
-_PAGE = ("world.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js", "page.js")
+_PAGE = ("world.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js", "scroll.js", "page.js")
 _WORKER = ("core.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
 _KEPT = (
