@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.resources import files
@@ -69,7 +69,8 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
         Missing: The one that is wanted does not draw here; the message says why. Or bubblewrap is not there.
     """
     refused: tuple[tuple[RasterizerName, str], ...] = ()
-    for name in USUAL if wanted is None else (wanted,):
+    sought: Sequence[RasterizerName] = USUAL if wanted is None else (wanted,)
+    for name in sought:
         no = await _refusal(binary, RASTERIZERS[name])
         if no is None:
             return replace(software_graphics(why, RASTERIZERS[name]), refused=refused)
@@ -151,8 +152,9 @@ async def measure_rasterizers(binary: Path) -> list[Measured]:
     found: list[Measured] = []
     async with contextlib.AsyncExitStack() as stack:
         trials: dict[int, _Trial] = {}
-        ways = [(name, rasterizer, False) for name, rasterizer in RASTERIZERS.items()]
-        for name, rasterizer, composited in (*ways, (USUAL[0], RASTERIZERS[USUAL[0]], True)):
+        ways: list[tuple[RasterizerName, Rasterizer, bool]] = [(name, rasterizer, False) for name, rasterizer in RASTERIZERS.items()]
+        ways.append((USUAL[0], RASTERIZERS[USUAL[0]], True))
+        for name, rasterizer, composited in ways:
             if name == "lavapipe" and lavapipe_driver() is None:
                 found.append(Measured(name, why_not="not installed: mesa-vulkan-drivers"))
                 continue
