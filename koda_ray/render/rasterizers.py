@@ -68,13 +68,13 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
     Raises:
         Missing: The one that is wanted does not draw here; the message says why. Or bubblewrap is not there.
     """
-    refused: tuple[tuple[RasterizerName, str], ...] = ()
+    refused: list[tuple[RasterizerName, str]] = []
     sought: Sequence[RasterizerName] = USUAL if wanted is None else (wanted,)
     for name in sought:
         no = await _refusal(binary, RASTERIZERS[name])
         if no is None:
-            return replace(software_graphics(why, RASTERIZERS[name]), refused=refused)
-        refused += ((name, no),)
+            return replace(software_graphics(why, RASTERIZERS[name]), refused=tuple(refused))
+        refused.append((name, no))
     words = [f"{name}: {no}" for name, no in refused]
     if wanted is not None:
         raise Missing(
@@ -83,7 +83,7 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
             context={"program": "gpu"},
         )
     none = "; ".join(part for part in (why, "no WebGL", *words) if part)
-    return replace(software_graphics(none, RASTERIZERS[USUAL[-1]]), refused=refused)
+    return replace(software_graphics(none, RASTERIZERS[USUAL[-1]]), refused=tuple(refused))
 
 
 async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
@@ -152,7 +152,9 @@ async def measure_rasterizers(binary: Path) -> list[Measured]:
     found: list[Measured] = []
     async with contextlib.AsyncExitStack() as stack:
         trials: dict[int, _Trial] = {}
-        ways: list[tuple[RasterizerName, Rasterizer, bool]] = [(name, rasterizer, False) for name, rasterizer in RASTERIZERS.items()]
+        ways: list[tuple[RasterizerName, Rasterizer, bool]] = [
+            (name, rasterizer, False) for name, rasterizer in RASTERIZERS.items()
+        ]
         ways.append((USUAL[0], RASTERIZERS[USUAL[0]], True))
         for name, rasterizer, composited in ways:
             if name == "lavapipe" and lavapipe_driver() is None:
