@@ -31,7 +31,7 @@ from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
-from koda_ray.serve.pages import MAX_PAGE_JSON_BYTES, is_json
+from koda_ray.serve.page_requests import MAX_PAGE_JSON_BYTES, is_json
 from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.rates import CHANGE_LESS, Rates

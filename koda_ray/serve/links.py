@@ -15,7 +15,7 @@ from koda_ray.wire import PreviewLink
 __all__ = ["Links", "MayEdit", "PreviewLinks", "preview_origin"]
 
 MayEdit = Annotated[
-    bool, Query(description="An address that may also write: what the studio (`?studio`) changes is saved then")
+    bool, Query(description="An address that may also write: what Theatre's editor (`?studio`) changes is saved then")
 ]
 
 

@@ -212,7 +212,7 @@ async def test_keys_are_described(described: dict[str, Any]) -> None:
 
 
 async def test_every_option_of_a_render_is_described(described: dict[str, Any]) -> None:
-    options = described["components"]["schemas"]["PageRender"]["properties"]
+    options = described["components"]["schemas"]["PageOptions"]["properties"]
     assert not [name for name, option in options.items() if not option.get("description")]
     for name in PRESET_NAMES:
         assert name in options["preset"]["description"]

@@ -1,4 +1,4 @@
-"""Nothing comes from a network: fonts, text in 3D, light. And nothing in a bundle is Theatre's studio."""
+"""Nothing comes from a network: fonts, text in 3D, light. And nothing in a bundle is Theatre's editor."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ async def test_only_the_faces_that_the_text_needs_are_in_a_bundle(demo: Bundle, 
     assert sum(len(probe.files[path]) for path in carried) < 3_000_000
 
 
-async def test_no_bundle_holds_the_studio(demo: Bundle, probe: Bundle) -> None:
+async def test_no_bundle_holds_the_editor(demo: Bundle, probe: Bundle) -> None:
     mark = b"theatrejs-studio-root"
-    studio = Settings().node_modules_path / "@theatre" / "studio" / "dist" / "index.js"
-    assert mark in studio.read_bytes(), "the studio has another mark now; this test would not see it"
+    editor = Settings().node_modules_path / "@theatre" / "studio" / "dist" / "index.js"
+    assert mark in editor.read_bytes(), "the editor has another mark now; this test would not see it"
     for bundle in (demo, probe):
         assert not [path for path, data in bundle.files.items() if mark in data]
         assert not [path for path in bundle.files if "studio" in path.lower()]
