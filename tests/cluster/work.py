@@ -65,6 +65,11 @@ class World:
     async def _sandboxes(self) -> SandboxProvider:
         return sandbox_provider(self.settings, deployment=await self.store.deployment())
 
+    @property
+    def sessions(self) -> list[str]:
+        """Those to whom something was said."""
+        return [*self._said]
+
     async def session(self) -> str:
         """Make a session that is awake."""
         made = await records.new_session(self.store, USER)
