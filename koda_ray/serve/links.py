@@ -47,7 +47,7 @@ class PreviewLinks:
         return PreviewLink(url=f"{self._origin}/p/{token}/", expires_at=expires_at, edit=False)
 
 
-def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
+async def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
     """Refuse whoever wants an address where previews are turned off, before anything is started.
 
     Raises:
