@@ -48,8 +48,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   ``--quick`` most, and without root or PostgreSQL what is lost); ``--check`` ends with 1 where one is not in ``held``
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 
-It says which part is under way. Each is kept in ``FILE.parts`` until all bars are held: ``--resume`` goes on after the last
-of them, and measures anew what failed, and what ``--again`` names, once for each.
+It says which part is under way. Each is kept in ``FILE.parts`` until all bars are held: ``--resume`` goes on after the
+last of them, and measures anew what failed, and what ``--again`` names, once for each.
 
 ``--table FILE`` measures nothing: it prints what such a FILE has, as a table of Markdown.
 """
