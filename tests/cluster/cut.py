@@ -56,7 +56,7 @@ from tests.cluster.machines import (
     start,
 )  # fmt: skip
 from tests.cluster.tables import tables
-from tests.cluster.work import USER, World, at_work, comes_true, janitor_answers
+from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
 from tests.state import records
 
@@ -448,9 +448,10 @@ async def main(loss: str, times: str = "1") -> None:
                     seen = await WORN[loss].lose(world, first, env)
                 case _:
                     raise SystemExit(f"no loss: {loss}")
-        except SystemExit:
-            sys.stderr.write(await tables(store, world.sessions) + "\n")
-            raise
+        except NotInTimeError as error:
+            sys.stderr.write(f"{await tables(store, world.sessions)}\n{error}\n")
+            sys.stderr.flush()
+            os._exit(1)
         sys.stdout.write(json.dumps(seen) + "\n")
         sys.stdout.flush()
         os._exit(0)  # and all that it started with it
