@@ -8,9 +8,8 @@ import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
-import { Finder } from './parts/finder';
-import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
+import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
 import { PuttingOnCanvas } from './parts/put-on-canvas';
 import { Toasts } from './parts/toasts';
@@ -80,13 +79,12 @@ function Studio() {
         </Link>
         <Navigation />
         <span className="flex-1" />
-        <Finder />
-        <Keys />
+        <Helps signOut={login.data?.signedIn ? () => void signOut() : undefined} />
         {login.data?.signedIn && (
           <>
             <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
-            <Button kind="quiet" onClick={() => void signOut()} title="Sign out">
-              <LogOut aria-hidden className="size-4" /> <span className="max-sm:sr-only">Sign out</span>
+            <Button kind="quiet" className="max-sm:hidden" onClick={() => void signOut()} title="Sign out">
+              <LogOut aria-hidden className="size-4" /> Sign out
             </Button>
           </>
         )}
