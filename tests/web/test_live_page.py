@@ -307,7 +307,7 @@ async def test_where_motion_is_switched_off_it_comes_when_asked_for_and_stands(
     running: LiveWorld, browser: Browser
 ) -> None:
     async with looking(browser, running.koda.url) as page:
-        await page.keyboard.press("?")
+        await page.get_by_role("button", name="Keys", exact=True).click()
         await page.get_by_label("may move by themselves").uncheck()
         await page.keyboard.press("Escape")
         await page.reload()

@@ -12,6 +12,8 @@ const NOWHERE: readonly string[] = [];
 /** What a server answers that has no time for it now, and after how long it is asked again. */
 const BUSY: readonly number[] = [429, 503];
 const AGAIN_MS = 5_000;
+/** Keys that move a slider. */
+const MOVES = /^(Arrow|Home|End|Page)/;
 
 /** Where small frames of a video are, or else there, and how wide they are beside their height. */
 export interface Looked {
@@ -84,7 +86,10 @@ export function Timeline({ frame, frames, duration, fps, said, range, marks, go,
         value={frame}
         aria-valuetext={said}
         onChange={({ target }) => go(Number(target.value))}
-        onKeyDown={keys}
+        onKeyDown={(event) => {
+          if (MOVES.test(event.key)) hold(true); // who clicked it before goes on by keys
+          keys(event);
+        }}
         onFocus={({ target }) => hold(target.matches(':focus-visible'))}
         onBlur={() => hold(false)}
         onTouchStart={() => hold(true)}
