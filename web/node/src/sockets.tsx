@@ -1,18 +1,3 @@
-const pressed = (event: MouseEvent) => {
-    if (isByKeys.current) event.stopPropagation(); // a click chooses a node
-  };
-  return { isReached: isChosen || mayEnd, isBegun, wasMade: () => void (isMade.current = true), pressed, keys };    const { currentTarget: socket } = event;
-    if (event.key === 'Escape' || isBegun) {
-      store.setState({ connectionClickStartHandle: null });
-      say('Nothing is connected');
-    } else {
-      [isMade.current, isByKeys.current] = [false, true];
-      socket.click();
-      isByKeys.current = false;
-      if (!begun) return say();
-      say();
-    }
-    if (!isChosen) socket.closest<HTMLElement>('.react-flow__node')?.focus(); // Tab comes to this one no more
 /**
  * Where edges end and begin: inputs on the left, outputs on the right, told apart by colour and by shape.
  *
