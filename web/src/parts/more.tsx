@@ -1,6 +1,5 @@
 import { Ellipsis, Keyboard, LogOut, Search } from 'lucide-react';
 import { useRef, useState } from 'react';
-import { Button } from './button';
 import { Dialog } from './dialog';
 import { Finder } from './finder';
 import { Keys } from './keys';
@@ -35,9 +34,16 @@ function More({ find, keys, signOut }: { find: () => void; keys: () => void; sig
   };
   return (
     <>
-      <Button kind="quiet" className="shrink-0 px-2 sm:hidden" aria-label="Find, keys and motion" title="Find, keys and motion" aria-haspopup="dialog" onClick={() => setOpen(true)}>
+      <button
+        type="button"
+        className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text sm:hidden"
+        aria-label="Find, keys and motion"
+        title="Find, keys and motion"
+        aria-haspopup="dialog"
+        onClick={() => setOpen(true)}
+      >
         <Ellipsis aria-hidden className="size-4" />
-      </Button>
+      </button>
       {isOpen && (
         <Dialog title="Help" close={close} className="max-w-sm">
           <div ref={dialog} className="-mx-3 mt-2">
