@@ -373,3 +373,17 @@ async def test_axe_finds_nothing_where_one_signs_in(tmp_path: Path, browser: Bro
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("alert")).to_be_visible()
         await axes.on_every_screen(page)
+
+
+async def test_what_is_written_is_read_in_its_place_once_it_is_saved(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(DESK)
+        session_id = await works(koda, page)
+        await koda.directory.move(session_id, commands.Wrote((("src/scenes/S1.tsx", 10),)))
+        await page.get_by_text("1 file written").click()
+        await page.get_by_text("src/scenes/S1.tsx", exact=True).click()
+        await expect(page.get_by_text("Not saved yet")).to_be_visible()
+        await koda.directory.checkpoint(session_id, {"src/scenes/S1.tsx": b"export const S1 = () => null;\n"})
+        await expect(page.get_by_label("src/scenes/S1.tsx")).to_contain_text("export const S1")
+        await expect(page.get_by_role("link", name="Open it in another tab")).to_be_visible()
+        await axes.on_every_screen(page)

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from koda_ray.config import Settings
@@ -151,7 +153,11 @@ async def playing(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.full
-async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(playing: World, browser: Browser) -> None:
+@pytest.mark.needs("ffmpeg")
+async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(
+    playing: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(film, tmp_path / "film.webm", light=40))
     async with looking(browser, playing.url) as page:
         session_id = await made(page, "red")
         row = await playing.store.get_session(session_id)
@@ -164,7 +170,10 @@ async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(playing: Wor
         await page.get_by_role("slider", name="Frame").fill("90")
         (inside,) = [frame for frame in page.frames if urlsplit(frame.url).path.startswith("/v/")]
         await expect(inside.locator("#at")).to_have_text("1.500")
-        await expect(page.get_by_role("button", name="Save this frame")).to_have_count(0)
+        async with page.expect_download() as downloading:
+            await page.get_by_role("button", name="Save this frame").click()
+        with Image.open(await (await downloading.value).path()) as picture:  # of its video: nothing runs
+            assert abs(np.asarray(picture.convert("RGB"))[18, 32, 0] * 219 / 255 + 16 - 40 - 45) < 2
         assert playing.directory.activations == activations and playing.directory.previews == 0
         await page.get_by_role("button", name="Back to the video").click()
         await expect(page.get_by_label("Version 1", exact=True)).to_be_visible()
@@ -276,6 +285,31 @@ async def test_while_they_play_both_are_within_a_frame(pair: tuple[World, Page, 
             one, other = await lights(page)
             if abs(other - one - 40) < 1.5:
                 break
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.full
+@pytest.mark.needs("ffmpeg")
+async def test_both_are_seen_on_the_whole_screen_heard_and_saved_as_one_picture(pair: tuple[World, Page, str]) -> None:
+    _, page, _ = pair
+    await page.get_by_role("slider", name="Frame").fill("60")
+    async with asyncio.timeout(30):
+        while abs((await lights(page))[0] - 70) > 1:
+            await asyncio.sleep(0.02)
+    await page.locator("h1").click()
+    async with page.expect_download() as downloading:
+        await page.keyboard.press("s")
+    saved = await downloading.value
+    assert saved.suggested_filename.endswith("-f60.png")
+    with Image.open(await saved.path()) as picture:
+        assert picture.size == (128, 36)
+        one, other = (np.asarray(picture.convert("RGB"))[18, x, 0] * 219 / 255 + 16 for x in (32, 96))
+    assert abs(one - 70) < 2 and abs(other - 110) < 2
+    await page.get_by_role("button", name="Sound of A").click()
+    assert await page.evaluate("[...document.querySelectorAll('video')].map(({ muted }) => muted)") == [False, True]
+    await page.get_by_role("button", name="Full screen").click()
+    async with asyncio.timeout(30):
+        while not await page.evaluate("document.fullscreenElement?.querySelectorAll('video').length === 2"):
             await asyncio.sleep(0.02)
 
 

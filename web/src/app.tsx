@@ -8,9 +8,8 @@ import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { uploads } from './api/uploads';
 import { Button } from './parts/button';
-import { Finder } from './parts/finder';
-import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
+import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
 import { PuttingOnCanvas } from './parts/put-on-canvas';
 import { Toasts } from './parts/toasts';
@@ -74,19 +73,18 @@ function Studio() {
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-2 sm:gap-4">
+      <header className="flex h-16 items-center gap-1 max-[23.4rem]:gap-0 sm:gap-4">
         <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
           <img src="/koda.svg" alt="" className="size-6" /> <span className="max-sm:sr-only">koda</span>
         </Link>
         <Navigation />
         <span className="flex-1" />
-        <Finder />
-        <Keys />
+        <Helps signOut={login.data?.signedIn ? () => void signOut() : undefined} />
         {login.data?.signedIn && (
           <>
             <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
-            <Button kind="quiet" onClick={() => void signOut()} title="Sign out">
-              <LogOut aria-hidden className="size-4" /> <span className="max-sm:sr-only">Sign out</span>
+            <Button kind="quiet" className="max-sm:hidden" onClick={() => void signOut()} title="Sign out">
+              <LogOut aria-hidden className="size-4" /> Sign out
             </Button>
           </>
         )}

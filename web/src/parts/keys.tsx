@@ -1,6 +1,7 @@
 import { Keyboard } from 'lucide-react';
 import { type RefObject, useEffect, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
+import { motion } from '../api/motion';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { notices } from './news';
@@ -109,14 +110,22 @@ export function Key({ name }: { name: string }) {
   );
 }
 
-/** The list of keys, and whether single ones do anything. */
-export function Keys() {
+interface Opened {
+  /** Is given what opens it, where its own button has no room. */
+  opener?: RefObject<() => void>;
+  /** Whether its button is there however narrow the screen is. */
+  isAlways?: boolean;
+}
+
+/** The list of keys, and what is switched here: single ones, notices, motion. */
+export function Keys({ opener, isAlways = false }: Opened) {
   const [isOpen, setOpen] = useState(false);
+  if (opener) opener.current = () => setOpen(true);
   useKey('?', isOpen ? undefined : () => setOpen(true));
   useAct('List the keys', () => setOpen(true));
   return (
     <>
-      <Button kind="quiet" className="max-sm:hidden" onClick={() => setOpen(true)}>
+      <Button kind="quiet" className={isAlways ? '' : 'max-sm:hidden'} onClick={() => setOpen(true)}>
         <Keyboard aria-hidden className="size-4" /> Keys
       </Button>
       {isOpen && <KeyList close={() => setOpen(false)} />}
@@ -128,6 +137,7 @@ function KeyList({ close }: { close: () => void }) {
   const [on, setOn] = useState(singleKeys.on);
   const [tells, setTells] = useState(notices.on);
   const [refused, setRefused] = useState(false);
+  const [moves, setMoves] = useState(motion.on);
   const tell = async (wants: boolean) => {
     const does = await notices.set(wants);
     setTells(does);
@@ -163,6 +173,21 @@ function KeyList({ close }: { close: () => void }) {
           }}
         />
         Single letters and digits are keys
+      </label>
+      <label className="mt-3 flex cursor-pointer items-center gap-2.5 text-sm">
+        <input
+          type="checkbox"
+          className="size-4 accent-(--accent)"
+          checked={moves}
+          onChange={({ target }) => {
+            motion.set(target.checked);
+            setMoves(target.checked);
+          }}
+        />
+        <span>
+          Pictures and signs may move by themselves
+          {motion.isOffInSystem() && <span className="text-muted">: your system says that nothing shall</span>}
+        </span>
       </label>
       {notices.can() && (
         <label className="mt-3 flex cursor-pointer items-center gap-2.5 text-sm">

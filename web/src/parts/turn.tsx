@@ -1,4 +1,4 @@
-import { Check, Circle, CircleDashed, Columns2, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
+import { Check, Circle, CircleDashed, Columns2, Copy, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
@@ -15,6 +15,7 @@ import { isForThePage, Key, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
 import { Share } from './share';
+import { WrittenFile } from './written-file';
 
 export interface Props {
   session: SessionView;
@@ -114,16 +115,8 @@ function Written({ sessionId, paths }: { sessionId: string; paths: readonly stri
       </summary>
       <ul className="mt-2 space-y-1.5">
         {paths.map((path) => (
-          <li key={path} className="flex items-center gap-2">
-            <FileCode aria-hidden className="size-4 shrink-0 text-muted" />
-            <a
-              className="min-w-0 underline-offset-4 wrap-anywhere hover:underline"
-              href={`/v1/sessions/${sessionId}/files/${path.split('/').map(encodeURIComponent).join('/')}`}
-              target="_blank"
-              rel="noreferrer"
-            >
-              {path}
-            </a>
+          <li key={path}>
+            <WrittenFile sessionId={sessionId} path={path} />
           </li>
         ))}
       </ul>

@@ -1,9 +1,11 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { Columns2, Film, Play } from 'lucide-react';
-import { useRef, useState } from 'react';
+import { Columns2, Film, Pause, Play } from 'lucide-react';
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link } from 'wouter';
+import { Chorus } from '../api/chorus';
 import { command, Problem, type SessionSummary } from '../api/client';
 import { useFollowed, useGroup } from '../api/hooks';
+import { useTold } from '../api/told';
 import { Button } from '../parts/button';
 import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
@@ -18,6 +20,10 @@ export function Takes({ group }: { group: string }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const list = useRef<HTMLUListElement>(null);
+  const said = useTold(takes, nameOf);
+  const chorus = useMemo(() => new Chorus(), []);
+  const isPlaying = useSyncExternalStore(chorus.watch, () => chorus.isPlaying);
+  useEffect(() => chorus.close, [chorus]);
   if (found.error) return <Said problem={found.error} />;
   if (!found.data) return <p className="py-16 text-muted">One moment…</p>;
   const [first] = takes;
@@ -33,11 +39,7 @@ export function Takes({ group }: { group: string }) {
     await client.invalidateQueries({ queryKey: ['sessions'] });
     setBusy(false);
   };
-  const playAll = () =>
-    list.current?.querySelectorAll('video').forEach((video) => {
-      video.currentTime = 0;
-      void video.play();
-    });
+  const playAll = () => chorus.play([...(list.current?.querySelectorAll('video') ?? [])]);
   return (
     <>
       <title>{`Takes · ${first.prompt.slice(0, 50)} · koda`}</title>
@@ -55,8 +57,8 @@ export function Takes({ group }: { group: string }) {
           </Link>
         )}
         {seen.length > 1 && (
-          <Button onClick={playAll}>
-            <Play aria-hidden className="size-4" /> Play all
+          <Button onClick={isPlaying ? chorus.pause : playAll}>
+            {isPlaying ? <Pause aria-hidden className="size-4" /> : <Play aria-hidden className="size-4" />} {isPlaying ? 'Pause all' : 'Play all'}
           </Button>
         )}
         {planned.length > 0 && (
@@ -65,6 +67,9 @@ export function Takes({ group }: { group: string }) {
           </Button>
         )}
       </div>
+      <p role="status" className="sr-only">
+        {said}
+      </p>
       <div className="mt-3">
         <Said problem={problem} />
       </div>
@@ -77,8 +82,12 @@ export function Takes({ group }: { group: string }) {
   );
 }
 
+function nameOf({ title, take }: SessionSummary): string {
+  return title ?? `Take ${take}`;
+}
+
 function Take({ take }: { take: SessionSummary }) {
-  const name = take.title ?? `Take ${take.take}`;
+  const name = nameOf(take);
   return (
     <li className="card overflow-hidden">
       <div className="grid aspect-video place-items-center bg-sunken">
