@@ -8,6 +8,7 @@ import { type Draft, MOST, type Note, usePointing } from '../api/notes';
 import { cropped } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { store } from '../api/uploads';
+import { useEscape } from './escape';
 import { useKey } from './keys';
 import { Outline, Pointer } from './pointer';
 import { Said } from './said';
@@ -100,6 +101,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   useEffect(() => {
     if (isClear) clear?.(true); // a page that began anew paints its ground again
   }, [begun]);
+  useEscape(points && leave, whole); // also where the keyboard went on from the picture
   useKey('p', canPoint ? point : undefined);
   useAct(canPoint && 'Point at something', point);
   useKey('n', canPoint ? () => note({}) : undefined);
