@@ -6,6 +6,7 @@ import type { Schemas, SessionView, VersionView } from '../api/client';
 import { formOf, isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { putPlace, readPlace } from '../api/place';
+import type { Scene } from '../api/scenes';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
 import { Gif } from './gif';
@@ -20,13 +21,17 @@ interface Props {
   /** An older version that is looked at in place of what there is. */
   version?: VersionView | undefined;
   versions: readonly VersionView[];
+  /** The plan's scenes as somebody is editing them. */
+  edited: readonly Scene[] | undefined;
+  /** The job whose video is not there, though its session says so, and who is told that. */
+  gone: string;
+  setGone: (jobId: string) => void;
 }
 
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a storyboard. */
-export function Stage({ session, progress, thinking, version, versions }: Props) {
+export function Stage({ session, progress, thinking, version, versions, edited, gone, setGone }: Props) {
   const { state } = session;
   const client = useQueryClient();
-  const [gone, setGone] = useState('');
   const lose = (jobId: string | null | undefined) => {
     setGone(jobId ?? '');
     // it was deleted elsewhere, which no event tells
@@ -100,7 +105,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           <img src={`/v1/sessions/${session.id}/thumbnail?job=${made.jobId}`} alt="A frame of the finished video" className="size-full object-contain" />
         </div>
       ) : scenes.length > 0 && !shown?.jobId ? (
-        <Storyboard scenes={scenes} todos={todos} wide={wide} />
+        <Storyboard scenes={edited ?? scenes} todos={todos} wide={wide} />
       ) : (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
