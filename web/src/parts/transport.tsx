@@ -244,7 +244,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
       </button>
     );
   return (
-    <form onSubmit={leave} className="flex flex-wrap items-center gap-x-2 gap-y-1">
+    <form onSubmit={leave} className="flex min-w-0 flex-1 basis-32 flex-wrap items-center gap-x-2 gap-y-1">
       <input
         aria-label="Time, or frame as f141"
         placeholder="2.35 or f141"

@@ -184,7 +184,7 @@ function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps
   useEscape(leave, card);
   useEffect(() => {
     card.current?.scrollIntoView({ block: 'nearest' });
-  }, []);
+  }, [refused]); // what is said in it moves the rest
   const fork = useMutation<Schemas['SessionCreated'], Problem>({
     mutationFn: () => command(session, 'fork', { at: version.id }) as Promise<Schemas['SessionCreated']>,
     onSuccess: ({ sessionId }) => go(`/s/${sessionId}`),
