@@ -238,13 +238,14 @@ async def test_two_versions_are_moved_by_one_clock(pair: tuple[World, Page, str]
                     break
                 await asyncio.sleep(0.02)
     for number, mode in enumerate(("Side by side", "Wipe", "Flip", "Difference"), 1):
-        await page.keyboard.press("Escape")
         await page.locator("h1").click()
         await page.keyboard.press(str(number))
         await expect(page.get_by_role("button", name=mode)).to_have_attribute("aria-pressed", "true")
     await expect(page.get_by_role("img", name="How much they differ")).to_be_visible(timeout=60_000)
     await page.keyboard.press("3")
     await page.get_by_role("button", name="Show B").click()
+    await page.keyboard.press("b")
+    await page.keyboard.press("b")
     await expect(page.get_by_role("button", name="Show A")).to_be_visible()
     assert "mode=flip" in page.url
     await page.get_by_role("button", name="Keep A").click()

@@ -3,13 +3,17 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useSearchParams } from 'wouter';
 import { ask, Problem, type Schemas, type SessionView, type VersionView } from './client';
 
-/** Versions as they came, oldest first: so many of the newest as one looks through. */
-export function useVersions(sessionId: string): readonly VersionView[] {
-  const found = useQuery<Schemas['VersionPage'], Problem>({
+/** How versions are read, for who wants to know whether they were. */
+export function useVersionPage(sessionId: string) {
+  return useQuery<Schemas['VersionPage'], Problem>({
     queryKey: ['versions', sessionId],
     queryFn: () => ask(`/v1/sessions/${sessionId}/versions?limit=200`),
   });
-  return (found.data?.versions ?? []).toReversed();
+}
+
+/** Versions as they came, oldest first: so many of the newest as one looks through. */
+export function useVersions(sessionId: string): readonly VersionView[] {
+  return (useVersionPage(sessionId).data?.versions ?? []).toReversed();
 }
 
 /** The number in the address, and how another comes there; undefined: what the session shows. */

@@ -1,5 +1,5 @@
 import { Keyboard } from 'lucide-react';
-import { type RefObject, useEffect, useRef, useState } from 'react';
+import { type KeyboardEvent as Pressed, type RefObject, useEffect, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
 import { motion } from '../api/motion';
 import { Button } from './button';
@@ -35,6 +35,7 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
       ['Ctrl Enter', 'Send what you typed'],
       ['[ ]', 'The version before, the next one'],
       ['C', 'Compare two versions; 1 – 4: how'],
+      ['B', 'In a comparison by Flip: the other one'],
       ['D', 'Download the video'],
       ['F2 Del', 'Rename, delete the animation one is at'],
       ['Enter C Del', 'On a canvas: choose, connect, remove'],
@@ -100,6 +101,13 @@ export function useKey(key: string, act: ((event: KeyboardEvent) => void) | unde
     document.addEventListener('keydown', pressed, first);
     return () => document.removeEventListener('keydown', pressed, first);
   }, [key, held, first, within]);
+}
+
+/** Send a form from its one-line fields too as from its longer ones. */
+export function sendByKeys(event: Pressed<HTMLFormElement>) {
+  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
+  event.preventDefault();
+  if (!event.repeat) event.currentTarget.requestSubmit();
 }
 
 export function Key({ name }: { name: string }) {

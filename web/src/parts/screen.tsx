@@ -9,6 +9,7 @@ import { cropped, save } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { store } from '../api/uploads';
 import { canFill, FILLED, FullScreen, fullScreen } from './full-screen';
+import { useEscape } from './escape';
 import { useKey } from './keys';
 import { Outline, Pointer } from './pointer';
 import { Said } from './said';
@@ -101,6 +102,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   useEffect(() => {
     if (isClear) clear?.(true); // a page that began anew paints its ground again
   }, [begun]);
+  useEscape(points && leave, whole); // also where the keyboard went on from the picture
   useKey('p', canPoint ? point : undefined);
   useAct(canPoint && 'Point at something', point);
   useKey('n', canPoint ? () => note({}) : undefined);

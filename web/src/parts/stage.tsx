@@ -7,6 +7,7 @@ import { formOf, isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { wantsRest } from '../api/motion';
 import { putPlace, readPlace } from '../api/place';
+import type { Scene } from '../api/scenes';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
 import { Gif } from './gif';
@@ -24,13 +25,17 @@ interface Props {
   /** An older version that is looked at in place of what there is. */
   version?: VersionView | undefined;
   versions: readonly VersionView[];
+  /** The plan's scenes as somebody is editing them. */
+  edited: readonly Scene[] | undefined;
+  /** The job whose video is not there, though its session says so, and who is told that. */
+  gone: string;
+  setGone: (jobId: string) => void;
 }
 
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a storyboard. */
-export function Stage({ session, progress, thinking, version, versions }: Props) {
+export function Stage({ session, progress, thinking, version, versions, edited, gone, setGone }: Props) {
   const { state } = session;
   const client = useQueryClient();
-  const [gone, setGone] = useState('');
   const lose = (jobId: string | null | undefined) => {
     setGone(jobId ?? '');
     // it was deleted elsewhere, which no event tells
@@ -68,7 +73,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const live = canBeLive && <Switch plays={isLive} back={back} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
   const isPinned = Boolean(state.owes) && todos.length > 0;
-  const board = <Storyboard scenes={scenes} todos={todos} wide={wide} />;
+  const board = <Storyboard scenes={edited ?? scenes} todos={todos} wide={wide} />;
   const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
   const aside = !made || gone === made.jobId

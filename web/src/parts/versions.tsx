@@ -4,29 +4,34 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
-import { beside, isRestored, lines, useVersionLabel } from '../api/versions';
-import type { Send } from '../screens/session';
+import { beside, isRestored, lines, useVersionLabel, useVersionPage } from '../api/versions';
+import type { Sent } from '../screens/session';
+import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { useDraft } from './draft';
+import { useEscape } from './escape';
 import { useKey } from './keys';
 import { Said } from './said';
 import { Share } from './share';
 
 const NOTE_CHARS = 500;
 
-interface Props {
+const UNDO = 'undo';
+
+interface Props extends Sent {
   session: SessionView;
   versions: readonly VersionView[];
   chosen: VersionView | undefined;
   choose: (number: number | undefined) => void;
-  send: Send;
-  busy: boolean;
 }
 
 /** All that was ever shown, as a strip: each can be looked at, gone back to, and be where something else begins. */
-export function Versions({ session, versions, chosen, choose, send, busy }: Props) {
+export function Versions({ session, versions, chosen, choose, send, busy, refused }: Props) {
+  const part = useRef<HTMLElement>(null);
   const list = useRef<HTMLUListElement>(null);
+  const found = useVersionPage(session.id);
   const [putBack, setPutBack] = useState<number>();
+  const [asked, setAsked] = useState(''); // what was sent last: the version that was to be there again, or that it was not to be
   const restored = isRestored(putBack, versions, session.state) ? putBack : undefined;
   const step = (by: -1 | 1) => {
     const next = beside(versions, chosen?.number, by);
@@ -48,17 +53,23 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   useKey('c', compared ? () => go(compared) : undefined);
   useAct(compared && 'Compare two versions', () => compared && go(compared));
   const isOnly = versions.length === 1;
-  if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return null;
+  if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return <AskAgain what="The versions" found={found} />;
+  const leave = () => {
+    if (part.current?.contains(document.activeElement)) list.current?.querySelector<HTMLElement>('[aria-pressed=true]')?.focus({ preventScroll: true });
+    choose(undefined);
+  };
   const restore = async (version: VersionView) => {
+    setAsked(version.id);
     if (!(await send('rewind', { to: version.id }))) return;
     choose(undefined);
     setPutBack(version.number);
   };
   const undo = async () => {
+    setAsked(UNDO);
     if (await send('rewind', { undo: true })) setPutBack(undefined);
   };
   return (
-    <section aria-labelledby="versions" className="space-y-3">
+    <section ref={part} aria-labelledby="versions" className="space-y-3">
       <div className={isOnly ? 'sr-only' : 'flex min-h-9 items-center justify-between'}>
         <h2 id="versions" className="text-sm text-muted">
           {isOnly ? 'One version' : `${versions.length} versions`}
@@ -79,8 +90,17 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
         </ul>
       )}
       {chosen && (
-        <Chosen key={chosen.id} session={session} version={chosen} restore={() => restore(chosen)} leave={() => choose(undefined)} busy={busy} />
+        <Chosen
+          key={chosen.id}
+          session={session}
+          version={chosen}
+          restore={() => restore(chosen)}
+          leave={leave}
+          busy={busy}
+          refused={asked === chosen.id ? refused?.problem : undefined}
+        />
       )}
+      <AskAgain what="The versions" found={found} />
       <p role="status" className={restored === undefined ? 'sr-only' : 'flex flex-wrap items-center gap-x-3 text-sm text-muted'}>
         {restored !== undefined && (
           <>
@@ -91,6 +111,7 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
           </>
         )}
       </p>
+      {asked === UNDO && <Said problem={refused?.problem} />}
     </section>
   );
 }
@@ -153,22 +174,24 @@ interface ChosenProps {
   restore: () => Promise<void>;
   leave: () => void;
   busy: boolean;
+  refused: Problem | undefined;
 }
 
-function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
+function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps) {
   const label = useVersionLabel(session.id);
   const [, go] = useLocation();
   const card = useRef<HTMLDivElement>(null);
+  useEscape(leave, card);
   useEffect(() => {
     card.current?.scrollIntoView({ block: 'nearest' });
-  }, []);
+  }, [refused]); // what is said in it moves the rest
   const fork = useMutation<Schemas['SessionCreated'], Problem>({
     mutationFn: () => command(session, 'fork', { at: version.id }) as Promise<Schemas['SessionCreated']>,
     onSuccess: ({ sessionId }) => go(`/s/${sessionId}`),
   });
   const starred = label.isPending && label.variables.starred !== undefined ? label.variables.starred : version.starred;
   return (
-    <div ref={card} className="card scroll-mb-4 space-y-3 p-4" onKeyDown={(event) => event.key === 'Escape' && !event.defaultPrevented && leave()}>
+    <div ref={card} className="card scroll-mb-4 space-y-3 p-4">
       <div className="flex items-center gap-1">
         <h3 className="mr-auto font-semibold">
           Version {version.number}
@@ -196,7 +219,7 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
       </div>
       <p className="line-clamp-4 text-sm wrap-anywhere whitespace-pre-wrap">{version.asked}</p>
       <Note version={version} save={(note) => label.mutateAsync({ id: version.id, note }).then(() => true, () => false)} />
-      <Said problem={label.error ?? fork.error} />
+      <Said problem={label.error ?? fork.error ?? refused} />
       <div className="flex flex-wrap gap-2">
         {!version.current && (
           <Button onClick={() => void restore()} disabled={busy} title={session.state.owes ? 'Stops what is being made; nothing is lost' : 'What was said, the files, the plan and the video of then; nothing is lost'}>
