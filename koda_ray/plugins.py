@@ -166,7 +166,7 @@ class PluginSetting(Model):
 
 
 class AgentPlugin(Model):
-    """An agent that a canvas shows: as a node, between whose ``handles`` edges go, or in a window of ``modal_config``."""
+    """An agent that a canvas shows: as a node, whose ``handles`` edges lead to, or in a window (``modal_config``)."""
 
     id: str
     name: str
