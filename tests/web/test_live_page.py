@@ -14,6 +14,7 @@ from PIL import Image
 from playwright.async_api import Browser, Frame, Page, expect
 
 from tests.serve.world import reached
+from tests.web.axes import on_every_screen
 from tests.web.lives import LiveWorld, live, running_in, shown_in
 from tests.web.looking import looking
 
@@ -48,6 +49,7 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         session_id, inside = await live(running.koda, page)
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("button", name="Play")).to_be_visible()
+        await on_every_screen(page)
         slider = page.get_by_role("slider", name="Frame")
         await slider.fill("141")
         await stands_at(page, inside, 141)

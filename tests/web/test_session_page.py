@@ -17,6 +17,7 @@ from koda_ray.config import Settings
 from koda_ray.state.keys import video_key
 from koda_ray.types import NodeState, RenderOptions
 from tests.serve.world import World, free_port, serving, world
+from tests.web import axes
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
@@ -66,6 +67,7 @@ async def test_a_session_that_sleeps_says_so_and_wakes_when_it_is_told_something
         koda.directory.forget(session_id)
         await page.reload()
         await expect(page.get_by_text("Asleep, as you left it")).to_be_visible()
+        await axes.on_every_screen(page)
         awake = koda.directory.activations
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
