@@ -20,7 +20,7 @@ export function takesChanges(state: NodeState): boolean {
   return !isAtWork(state) && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
 }
 
-/** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
+/** What was said, in its order, and a place to say what should be different: on top, or as the last there is and always in reach. */
 export function Talk({ session, send, busy, isBelow = false }: { session: SessionView; send: Send; busy: boolean; isBelow?: boolean }) {
   const { state } = session;
   const talk = useQuery<Schemas['TalkPage'], Problem>({
@@ -82,7 +82,7 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   const list = (
     <ol className="space-y-4">
       <Line who="You" words={state.prompt} />
-      {(isBelow ? said : said.toReversed()).map((each) => (
+      {said.toReversed().map((each) => (
         <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
       ))}
     </ol>
