@@ -141,6 +141,12 @@ async def figures(*, quick: bool) -> dict[str, float]:
     """
     if not axes.AXE:
         raise SystemExit("axe-core is not there: ./koda setup brings it")
+    found: dict[str, float] = {}
+
+    def note(name: str, value: float) -> None:
+        found[name] = value
+        sys.stderr.write(f"{name} {value:g}\n")  # whoever waits sees how far it is
+
     samples = 5 if quick else 30
     program = str(find_browser(Settings().chromium_path).path)
     with tempfile.TemporaryDirectory(prefix="koda-face-") as folder:
@@ -151,17 +157,15 @@ async def figures(*, quick: bool) -> dict[str, float]:
             browser = await driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
             try:
                 async with world(scripted, KODA_WEB_PATH=Settings().web_path) as koda:
-                    found = {
-                        "first_page_kb": await _first_page_kb(browser, koda.url),
-                        "ready_ms": await _ready_ms(browser, koda.url, samples),
-                        "event_to_paint_ms": await _event_to_paint_ms(browser, koda, samples),
-                        "compare_max_drift_frames": await _compare_max_drift_frames(browser, koda, 2 if quick else 5),
-                        "nodes_30_connections": await _nodes_connections(browser, koda),
-                    }
+                    note("first_page_kb", await _first_page_kb(browser, koda.url))
+                    note("ready_ms", await _ready_ms(browser, koda.url, samples))
+                    note("event_to_paint_ms", await _event_to_paint_ms(browser, koda, samples))
+                    note("compare_max_drift_frames", await _compare_max_drift_frames(browser, koda, 2 if quick else 5))
+                    note("nodes_30_connections", await _nodes_connections(browser, koda))
                 async with running_in(alive) as running:
-                    found["seek_to_paint_ms"] = await _seek_to_paint_ms(browser, running.koda, samples * 4)
-                    found["axe_violations"] = await _axe_violations(browser, running.koda, quick=quick)
-                found["idle_night_processes"] = await _idle_night_processes(browser, night, quick=quick)
+                    note("seek_to_paint_ms", await _seek_to_paint_ms(browser, running.koda, samples * 4))
+                    note("axe_violations", await _axe_violations(browser, running.koda, quick=quick))
+                note("idle_night_processes", await _idle_night_processes(browser, night, quick=quick))
             finally:
                 await browser.close()
     return {name: found[name] for name in FIGURES}

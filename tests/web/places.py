@@ -43,6 +43,9 @@ async def _home(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("option").first).to_be_visible()
     yield "finder"
     await page.keyboard.press("Escape")
+    await page.goto(f"{koda.url}/renders")
+    await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
+    yield "queue-empty"
 
 
 async def _studio(koda: World, page: Page) -> AsyncGenerator[str]:
@@ -185,10 +188,6 @@ async def _stopped(koda: World, page: Page) -> AsyncGenerator[str]:
 
 async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
     """What lists all that there is; after the parts that make something."""
-    await page.goto(f"{koda.url}/renders?show=done")
-    await expect(page.get_by_role("main").get_by_role("heading").first).to_be_visible()
-    yield "queue-empty"
-    await page.goto(koda.url)
     koda.directory.asks = False
     for prompt in ("A ball", "A film title: The long night, in four acts", "A bar chart of 12, 30, 45, 70"):
         await begin(page, prompt)

@@ -17,6 +17,7 @@ async def test_what_was_said_is_read_from_its_beginning_on_every_screen(koda: Wo
         await page.get_by_label("Playful").check()
         await page.get_by_role("button", name="Answer").click()
         await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible()
         await page.get_by_label("What should be different").fill("red")
         await page.keyboard.press("Control+Enter")
         said = page.get_by_role("region", name="Talk").get_by_role("listitem")
