@@ -11,7 +11,7 @@ from playwright.async_api import Page
 
 from koda_ray.config import REPO_ROOT
 
-__all__ = ["SCHEMES", "WIDTHS", "examine", "on_every_screen"]
+__all__ = ["AXE", "SCHEMES", "WIDTHS", "examine", "on_every_screen", "violations"]
 
 AXE = [
     path
@@ -25,12 +25,17 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 390)
 
 
+async def violations(page: Page) -> list[dict[str, object]]:
+    """Return what axe-core finds on the page as it is, which must be there (`AXE`)."""
+    run = f"axe.configure({{ rules: {json.dumps(RULES)} }}); axe.run().then((result) => result.violations)"
+    return await page.evaluate(f"{AXE[0].read_text()}; {run}")
+
+
 async def examine(page: Page) -> None:
     """Fail where axe-core finds something on the page as it is, or where it is wider than its screen."""
     if not AXE:
         pytest.skip("axe-core is not there: ./koda setup brings it")
-    run = f"axe.configure({{ rules: {json.dumps(RULES)} }}); axe.run().then((result) => result.violations)"
-    found = await page.evaluate(f"{AXE[0].read_text()}; {run}")
+    found = await violations(page)
     assert found == [], json.dumps(found, indent=1)[:2000]
     wide = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1], wide

@@ -15,6 +15,7 @@ from playwright.async_api import Browser, Frame, Page, expect
 
 from koda_ray import commands
 from tests.serve.world import World, reached
+from tests.web.axes import on_every_screen
 from tests.web.lives import LiveWorld, live, running_in, shown_in
 from tests.web.looking import begin, looking
 
@@ -49,6 +50,7 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         session_id, inside = await live(running.koda, page)
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("button", name="Play")).to_be_visible()
+        await on_every_screen(page)
         slider = page.get_by_role("slider", name="Frame")
         await slider.fill("141")
         await stands_at(page, inside, 141)

@@ -73,6 +73,7 @@ async def test_a_session_that_sleeps_says_so_and_wakes_when_it_is_told_something
         koda.directory.forget(session_id)
         await page.reload()
         await expect(page.get_by_text("Asleep, as you left it")).to_be_visible()
+        await axes.on_every_screen(page)
         awake = koda.directory.activations
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)

@@ -23,7 +23,7 @@ export function takesChanges(state: NodeState): boolean {
   return !isAtWork(state) && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
 }
 
-/** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
+/** What was said, and a place to say what should be different: on top, in its order, or as the last there is and always in reach. */
 export function Talk({ session, send, busy, refused, isBelow = false }: Sent & { session: SessionView; isBelow?: boolean }) {
   const { state } = session;
   const talk = useQuery<Schemas['TalkPage'], Problem>({
@@ -87,7 +87,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
   const list = (
     <ol className="space-y-4">
       <Line who="You" words={state.prompt} />
-      {(isBelow ? said : said.toReversed()).map((each) => (
+      {said.toReversed().map((each) => (
         <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
       ))}
     </ol>

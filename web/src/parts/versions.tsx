@@ -81,7 +81,7 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
         )}
       </div>
       {!isOnly && (
-        <ul ref={list} className="relative -m-1 flex gap-3 overflow-x-auto p-1 pb-2">
+        <ul ref={list} className="relative -mx-1 -mt-1 flex gap-3 overflow-x-auto p-1 pb-2">
           {versions.map((each) => (
             <li key={each.id} data-version={each.id} className="shrink-0">
               <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />

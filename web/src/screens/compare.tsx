@@ -225,14 +225,16 @@ function Keep({ name, session: { id, state }, side }: { name: 'A' | 'B'; session
         </h2>
         <p className="line-clamp-2 text-sm text-muted wrap-anywhere">{side.asked}</p>
       </div>
-      {lends && (
-        <Button kind="quiet" disabled={busy} onClick={() => void take()} title="What is shown now is changed: it gets these colours">
-          <Palette aria-hidden className="size-4" /> Take the colours of {name}
+      <div className="ml-auto flex flex-wrap items-center justify-end gap-2">
+        {lends && (
+          <Button kind="quiet" disabled={busy} onClick={() => void take()} title="What is shown now is changed: it gets these colours">
+            <Palette aria-hidden className="size-4" /> Take the colours of {name}
+          </Button>
+        )}
+        <Button disabled={busy} onClick={() => void keep()} title={side.current ? 'It is what is shown now' : 'Nothing is lost: the other stays a version'}>
+          <Check aria-hidden className="size-4" /> Keep {name}
         </Button>
-      )}
-      <Button disabled={busy} onClick={() => void keep()} title={side.current ? 'It is what is shown now' : 'Nothing is lost: the other stays a version'}>
-        <Check aria-hidden className="size-4" /> Keep {name}
-      </Button>
+      </div>
       <Said problem={problem} />
     </section>
   );

@@ -101,7 +101,7 @@ export function Session({ id }: { id: string }) {
             <OnlyVersion version={versions[0]} isOpen={chosen !== undefined} toggle={() => choose(chosen ? undefined : versions[0]?.number)} />
           )}
         </Title>
-        <p className="flex max-w-full items-center gap-x-4 text-sm whitespace-nowrap text-muted lg:ml-auto lg:shrink-0">
+        <p className="flex max-w-full items-center gap-x-4 text-sm whitespace-nowrap text-muted max-lg:flex-wrap lg:ml-auto lg:shrink-0">
           <Phase state={state} />
           {session.status === 'suspended' && (
             <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
@@ -113,7 +113,11 @@ export function Session({ id }: { id: string }) {
               Take {state.options?.take}, beside the others
             </Link>
           )}
-          {offline && <span className="truncate" title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
+          {offline && (
+            <span className="truncate" title="No model is connected: it knows certain subjects and does not understand everything">
+              By the built-in director<span className="max-xl:sr-only">: no model is connected</span>
+            </span>
+          )}
         </p>
       </div>
       <div className="flex flex-col gap-x-6 gap-y-5 lg:grid lg:grid-cols-[minmax(0,1fr)_clamp(20rem,30vw,27rem)] lg:grid-rows-[auto_1fr] xl:gap-x-10">

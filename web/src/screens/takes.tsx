@@ -51,7 +51,7 @@ export function Takes({ group }: { group: string }) {
         {one && other && (
           <Link
             href={`/s/${one.id}/compare?a=${one.id}&b=${other.id}`}
-            className="inline-flex min-h-10 items-center gap-2 rounded-xl border border-line-strong px-4 py-2 hover:bg-sunken"
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl border border-line-strong bg-panel px-4 py-2.5 hover:bg-sunken"
           >
             <Columns2 aria-hidden className="size-4" /> Compare
           </Link>
