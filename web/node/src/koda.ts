@@ -2,7 +2,7 @@
 import { Addresses, type MediaLinks } from './addresses';
 import { ask, type Ask, commandKey } from './http';
 import { Makings } from './makings';
-import type { NodeSession } from './session';
+import { type Job, type NodeSession, progressIn } from './session';
 import { Sessions } from './sessions';
 import { Stream } from './stream';
 
@@ -52,7 +52,12 @@ export class Koda {
     this.headers = headers;
     this.credentials = credentials;
     this.stream = stream ?? new Stream(this.base, headers, credentials);
-    this.sessions = new Sessions(this.stream, (id) => this.ask<NodeSession>(`/v1/sessions/${id}`));
+    this.sessions = new Sessions(
+      this.stream,
+      (id) => this.ask<NodeSession>(`/v1/sessions/${id}`),
+      undefined,
+      async (id) => progressIn((await this.ask<{ jobs: Job[] }>(`/v1/sessions/${id}/jobs?limit=1`)).jobs),
+    );
     this.addresses = new Addresses(
       (id, jobId) => this.ask<MediaLinks>(`/v1/sessions/${id}/media?job=${jobId}`),
       (id) => this.sessions.shownAnew(id),

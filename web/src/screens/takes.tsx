@@ -18,7 +18,7 @@ export function Takes({ group }: { group: string }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const list = useRef<HTMLUListElement>(null);
-  if (found.error) return <Said problem={found.error} />;
+  if (!found.data && found.error) return <Said problem={found.error} />;
   if (!found.data) return <p className="py-16 text-muted">One moment…</p>;
   const [first] = takes;
   if (!first) return <Missing what="These takes are not there any more." />;
