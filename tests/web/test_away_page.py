@@ -1,4 +1,4 @@
-"""A server that is away, is being stopped, or has forgotten who one is: said wherever one is, and gone on from by itself."""
+"""A server that is away, is being stopped, or does not know one any more: said wherever one is, and gone on from."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_read_once_it_
         koda.directory.asks = False
         context = await browser.new_context()
         page, takes, list_page = [await context.new_page() for _ in range(3)]
+        cards = takes.get_by_role("list", name="Takes").get_by_role("listitem")
         async with serving(koda.app, port, graceful_s=0) as url:
             await page.goto(url)
             session_id = await begin(page, "A ball")
@@ -40,7 +41,7 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_read_once_it_
             await takes.get_by_label("Takes").select_option("2 takes")
             await takes.get_by_role("textbox", name="What should move").fill("A cube")
             await takes.get_by_role("button", name="Make it").click()
-            await expect(takes.get_by_role("listitem")).to_have_count(2)
+            await expect(cards).to_have_count(2)
             await list_page.goto(url)
             await expect(list_page.get_by_role("link", name="A ball")).to_be_visible()
         for each in (page, takes, list_page):  # nothing is followed on the first
@@ -48,7 +49,7 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_read_once_it_
         await list_page.get_by_role("link", name="A ball").click()  # neither its screen nor its session can be read
         await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         await page.get_by_role("link", name="Usage").click()
-        await expect(takes.get_by_role("listitem")).to_have_count(2)
+        await expect(cards).to_have_count(2)
         koda.deps.draining.clear()
         async with serving(koda.app, port):
             for each in (page, takes, list_page):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -60,4 +59,3 @@ async def test_a_reload_says_that_a_render_waits(koda: World, browser: Browser, 
             await page.get_by_role("button", name="Stop").click()
             await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible()
             await expect(page.get_by_role("progressbar")).to_have_count(0)
-        assert isinstance(koda.directory.rendering, asyncio.Event)
