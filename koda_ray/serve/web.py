@@ -37,8 +37,8 @@ _PAGES = (
 _ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg")
 _ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
-_OTHERS = {"v1", "docs"}
-"""What every address of the API and of its description has among its parts."""
+_OTHERS = {"v1", "api", "docs"}
+"""One of these is a part of every address of the API, of what plugins ask, and of the description."""
 _EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")
 _POLICY = {
     "default-src": "'none'",

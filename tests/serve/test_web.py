@@ -63,7 +63,7 @@ async def test_an_address_where_nothing_is_is_the_page_for_browsers_and_a_proble
 async def test_the_api_is_where_an_address_needs_a_key(tmp_path: Path) -> None:
     async with world(tmp_path, serve=False) as koda:
         paths = [getattr(route, "path", "") for route in koda.app.routes]
-        assert [path for path in paths if is_nowhere(path) and not is_page(path)] == []
+        assert [path for path in paths if path and is_nowhere(path) and not is_page(path)] == []
 
 
 async def test_no_script_runs_but_its_own(page: httpx.AsyncClient) -> None:

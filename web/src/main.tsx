@@ -11,7 +11,8 @@ const client = new QueryClient({ defaultOptions: { queries: { staleTime: 5_000, 
 atChange(() => forgetRead(client));
 onProblem(({ status }) => {
   // whoever is not signed in any more is asked for the key wherever that shows; what was typed is kept
-  if (status === 401 && client.getQueryData(LOGIN) && client.getQueryState(LOGIN)?.error == null) void client.invalidateQueries({ queryKey: LOGIN });
+  const login = client.getQueryState(LOGIN);
+  if (status === 401 && login?.data && !login.error && login.fetchStatus === 'idle') void client.invalidateQueries({ queryKey: LOGIN });
 });
 
 const root = document.getElementById('root');

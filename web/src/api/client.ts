@@ -32,11 +32,16 @@ export function onProblem(hear: (problem: Problem) => void): void {
   hearing.add(hear);
 }
 
+/** Tell that a request did not come to what it was for. */
+export function tellProblem(problem: Problem): void {
+  for (const hear of hearing) hear(problem);
+}
+
 export async function ask<T>(address: string, how?: Ask): Promise<T> {
   try {
     return await asked<T>(address, how);
   } catch (problem) {
-    if (problem instanceof Problem) for (const hear of hearing) hear(problem);
+    if (problem instanceof Problem) tellProblem(problem);
     throw problem;
   }
 }
