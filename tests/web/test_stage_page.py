@@ -311,7 +311,6 @@ async def test_a_sign_in_loses_nothing_and_a_sign_out_leaves_nothing(tmp_path: P
         await words.fill("darker")
         await page.context.clear_cookies()
         await page.get_by_role("button", name="Make this").click()
-        await page.reload()
         await page.get_by_label("Key").fill(key)
         await page.keyboard.press("Enter")
         await expect(words).to_have_value("darker")

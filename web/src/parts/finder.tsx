@@ -1,11 +1,12 @@
 import { Search } from 'lucide-react';
 import { lazy, type RefObject, Suspense, useEffect, useRef, useState } from 'react';
 import type { Act } from '../api/acts';
+import { patiently } from '../api/reach';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { FIND_KEY, IS_MAC, Key } from './keys';
 
-const Palette = lazy(() => import('./palette').then((module) => ({ default: module.Palette })));
+const Palette = lazy(() => patiently(() => import('./palette')).then((module) => ({ default: module.Palette })));
 
 /** What is typed into is the same before what is found by it is there. */
 export const FIELD = {

@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
 import { useAct } from '../api/acts';
@@ -23,12 +23,15 @@ export function takesChanges(state: NodeState): boolean {
   return !isAtWork(state) && ['plan', 'preview', 'complete', 'error'].includes(state.phase);
 }
 
-/** What was said, and a place to say what should be different: on top, in its order, or as the last there is and always in reach. */
+/** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
 export function Talk({ session, send, busy, refused, isBelow = false }: Sent & { session: SessionView; isBelow?: boolean }) {
   const { state } = session;
-  const talk = useQuery<Schemas['TalkPage'], Problem>({
+  const talk = useInfiniteQuery<Schemas['TalkPage'], Problem, Schemas['SaidView'][], string[], number | null>({
     queryKey: ['talk', session.id],
-    queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
+    initialPageParam: null,
+    queryFn: ({ pageParam }) => ask(`/v1/sessions/${session.id}/messages?limit=100${pageParam === null ? '' : `&before=${pageParam}`}`),
+    getNextPageParam: (page) => page.next ?? undefined,
+    select: ({ pages }) => pages.flatMap(({ messages }) => messages),
   });
   const [words, setWords] = useKept(session.id, 'talk', '');
   const works = isAtWork(state);
@@ -61,7 +64,22 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
-  const said = (talk.data?.messages ?? []).filter((each) => each.content.trim());
+  const said = (talk.data ?? []).filter((each) => each.content.trim());
+  const older = talk.hasNextPage && (
+    <li key="older">
+      <Button
+        kind="quiet"
+        className="-ml-3 text-sm"
+        aria-disabled={talk.isFetchingNextPage}
+        onClick={() =>
+          talk.isFetchingNextPage ||
+          void talk.fetchNextPage().then(({ hasNextPage, isError }) => hasNextPage || isError || heading.current?.focus({ preventScroll: true })) // its button goes
+        }
+      >
+        Show older
+      </Button>
+    </li>
+  );
   const form = (works || changes || begins) && (
     <form
       onSubmit={(event) => void say(event)}
@@ -84,12 +102,16 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       </Button>
     </form>
   );
+  const prompt = <Line who="You" words={state.prompt} />;
   const list = (
     <ol className="space-y-4">
-      <Line who="You" words={state.prompt} />
-      {said.toReversed().map((each) => (
+      {isBelow && prompt}
+      {isBelow && older}
+      {(isBelow ? said.toReversed() : said).map((each) => (
         <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
       ))}
+      {!isBelow && older}
+      {!isBelow && prompt}
     </ol>
   );
   const answer = <Said problem={refused?.problem} id={SAID} />;

@@ -2,7 +2,7 @@ import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellips
 import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useId, useRef, useState } from 'react';
 import type { Schemas } from '../api/client';
 import { beginning, type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
-import { KeepsPlace, putPlace, rangeOf, readPlace } from '../api/place';
+import { KeepsPlace, onGoing, putPlace, rangeOf, readPlace } from '../api/place';
 import { sceneBeside } from '../api/scenes';
 import { firstFrame, frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
@@ -76,6 +76,9 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
   useEffect(() => {
     if (keeps && !playing) putPlace({ t: frame / fps, in: set.range && set.range.from / fps, out: set.range && set.range.to / fps });
   }, [keeps, playing, frame, fps, set.range]);
+  const asked = useRef(go);
+  asked.current = go;
+  useEffect(() => (keeps ? onGoing((t) => asked.current(Math.round(t * fps))) : undefined), [keeps, fps]);
   const shift = (direction: 1 | -1) => alter({ gear: shifted(set.gear, direction, playing) }, true);
   const mark = (what: 'in' | 'out') => {
     const range = marked(set.range, what, frame, frames);

@@ -1,6 +1,7 @@
 import { Check, Circle, CircleDashed, Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { doingWords, farWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
 import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
@@ -85,10 +86,8 @@ function Work({ session, progress, thinking, send, busy }: Props) {
             <div className="h-full rounded-full bg-accent" style={{ width: `${progress.percent}%` }} />
           </div>
           <p className="flex justify-between text-sm text-muted tabular-nums">
-            <span>
-              {progress.framesTotal ? `${progress.framesDone ?? 0} of ${progress.framesTotal} frames` : `${Math.round(progress.percent)} %`}
-            </span>
-            <span>{progress.secondsLeft ? `${progress.stage} · about ${Math.ceil(progress.secondsLeft)} s left` : progress.stage}</span>
+            <span>{farWords(progress)}</span>
+            <span>{doingWords(progress)}</span>
           </p>
         </div>
       ) : (

@@ -4,7 +4,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
-import { beside, isRestored, lines, useVersionLabel, useVersionPage } from '../api/versions';
+import { beside, isRestored, lines, useChosen, useOlderVersions, useVersionLabel, useVersionPages } from '../api/versions';
 import type { Sent } from '../screens/session';
 import { AskAgain } from './ask-again';
 import { Button } from './button';
@@ -29,7 +29,7 @@ interface Props extends Sent {
 export function Versions({ session, versions, chosen, choose, send, busy, refused }: Props) {
   const part = useRef<HTMLElement>(null);
   const list = useRef<HTMLUListElement>(null);
-  const found = useVersionPage(session.id);
+  const found = useVersionPages(session.id);
   const [putBack, setPutBack] = useState<number>();
   const [asked, setAsked] = useState(''); // what was sent last: the version that was to be there again, or that it was not to be
   const restored = isRestored(putBack, versions, session.state) ? putBack : undefined;
@@ -52,7 +52,27 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
   const [, go] = useLocation();
   useKey('c', compared ? () => go(compared) : undefined);
   useAct(compared && 'Compare two versions', () => compared && go(compared));
-  const isOnly = versions.length === 1;
+  const { older, isReading } = useOlderVersions(session.id);
+  const [asked] = useChosen();
+  const oldest = versions[0]?.number ?? 0;
+  const isBefore = asked !== undefined && asked > 0 && asked < oldest;
+  const read = useRef(older);
+  read.current = older;
+  useEffect(() => {
+    if (isBefore) read.current?.(); // the address names one that was not read yet
+  }, [isBefore, oldest]);
+  const first = useRef('');
+  const more = () => {
+    first.current = versions[0]?.id ?? '';
+    older?.();
+  };
+  const hasOlder = older !== undefined;
+  useEffect(() => {
+    // its button has gone: what is shown now begins before what began it
+    const before = [...(list.current?.children ?? [])].find((each) => each.getAttribute('data-version') === first.current)?.previousElementSibling;
+    if (!hasOlder && document.activeElement === document.body) before?.querySelector('button')?.focus();
+  }, [hasOlder]);
+  const isOnly = versions.length === 1 && !older;
   if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return <AskAgain what="The versions" found={found} />;
   const leave = () => {
     if (part.current?.contains(document.activeElement)) list.current?.querySelector<HTMLElement>('[aria-pressed=true]')?.focus({ preventScroll: true });
@@ -72,7 +92,7 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
     <section ref={part} aria-labelledby="versions" className="space-y-3">
       <div className={isOnly ? 'sr-only' : 'flex min-h-9 items-center justify-between'}>
         <h2 id="versions" className="text-sm text-muted">
-          {isOnly ? 'One version' : `${versions.length} versions`}
+          {isOnly ? 'One version' : `${versions.at(-1)?.number} versions`}
         </h2>
         {compared && (
           <Link href={compared} className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text" title={`Version ${one?.number} beside version ${other?.number} (C)`}>
@@ -82,6 +102,13 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
       </div>
       {!isOnly && (
         <ul ref={list} className="relative -mx-1 -mt-1 flex gap-3 overflow-x-auto p-1 pb-2">
+          {older && (
+            <li className="grid shrink-0 place-items-center">
+              <Button kind="quiet" className="text-sm" aria-disabled={isReading} onClick={more}>
+                Show older
+              </Button>
+            </li>
+          )}
           {versions.map((each) => (
             <li key={each.id} data-version={each.id} className="shrink-0">
               <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />

@@ -7,7 +7,7 @@ import { finalName, isPlayed, useFinalList, useFinals } from '../api/finals';
 import { useGroup, useSession } from '../api/hooks';
 import { coloursOf, wordsFor } from '../api/palette';
 import type { RenderSummary } from '../api/renders';
-import { useVersionPage, useVersions } from '../api/versions';
+import { useVersionPages, useVersions } from '../api/versions';
 import { AskAgain } from '../parts/ask-again';
 import { type Mode, nameOf, Pages, type Pairing, type Side, Videos } from '../parts/both';
 import { Button } from '../parts/button';
@@ -84,7 +84,7 @@ export function Compare({ id }: { id: string }) {
 function Unread({ session }: { session: SessionView }) {
   return (
     <>
-      <AskAgain what="The versions" found={useVersionPage(session.id)} />
+      <AskAgain what="The versions" found={useVersionPages(session.id)} />
       <AskAgain what="The finished videos" found={useFinalList(session)} />
     </>
   );

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'react';
 import { Link, useSearch } from 'wouter';
 import { FILTERS, useQueue } from '../api/queue';
 import { type Shown, shownIn } from '../api/renders';
+import { useStanding } from '../parts/away';
 import { Button } from '../parts/button';
 import { RenderRow } from '../parts/render-row';
 import { Said } from '../parts/said';
@@ -20,6 +21,7 @@ export function Renders() {
   const shown = shownIn(useSearch());
   const queue = useQueue(shown);
   const now = useMinutes();
+  const isSaid = useStanding() !== 'there';
   return (
     <>
       <title>Renders · koda</title>
@@ -44,7 +46,7 @@ export function Renders() {
       <p role="status" className="sr-only">
         {queue.said}
       </p>
-      {queue.isLost && (
+      {queue.isLost && !isSaid && (
         <p role="status" className="mt-4 flex items-center gap-2 text-sm text-bad">
           <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now; this is as it was. It goes on by itself.
         </p>

@@ -24,7 +24,7 @@ export function Takes({ group }: { group: string }) {
   const chorus = useMemo(() => new Chorus(), []);
   const isPlaying = useSyncExternalStore(chorus.watch, () => chorus.isPlaying);
   useEffect(() => chorus.close, [chorus]);
-  if (found.error) return <Said problem={found.error} />;
+  if (!found.data && found.error) return <Said problem={found.error} />;
   if (!found.data) return <p className="py-16 text-muted">One moment…</p>;
   const [first] = takes;
   if (!first) return <Missing what="These takes are not there any more." />;
