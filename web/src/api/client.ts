@@ -23,6 +23,8 @@ export type CommandName =
   | 'render'
   | 'rewind'
   | 'fork'
+  | 'permissions'
+  | 'budget'
   | `approvals/${string}/${'approve' | 'reject'}`;
 
 /** Take what is not there for what was deleted elsewhere. */
