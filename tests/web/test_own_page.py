@@ -39,6 +39,11 @@ async def test_a_page_alone_is_rendered_and_what_is_wrong_is_said_there(
         await expect(dialog.get_by_role("alert")).to_contain_text("height")
         await on_every_screen(page)
         await dialog.get_by_label("Height").fill("90")
+        await dialog.get_by_text("Other options").click()
+        await dialog.get_by_label("As JSON").fill('{"colour": "red"}')
+        await dialog.get_by_role("button", name="Render", exact=True).click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("colour")
+        await dialog.get_by_label("As JSON").fill('{"props": {"name": "Ada"}}')
         await dialog.get_by_label("Format").select_option("webm")
         await page.keyboard.press("Tab")
         await dialog.get_by_role("button", name="Render", exact=True).press("Enter")
@@ -46,7 +51,7 @@ async def test_a_page_alone_is_rendered_and_what_is_wrong_is_said_there(
         await expect(rows(page)).to_have_count(1)
         (found,) = (await client.page_renders()).renders
         asked = (await koda.store.get_job(found.id)).spec
-        assert "webm" in json.dumps(asked) and "160" in json.dumps(asked)
+        assert all(each in json.dumps(asked) for each in ("webm", "160", "Ada"))
 
 
 async def test_a_zip_is_rendered_for_each_row_of_a_file(koda: World, browser: Browser, tmp_path: Path) -> None:

@@ -6,6 +6,12 @@ test('what was said is asked for, and nothing else', () => {
   expect(optionsOf({ ...NOTHING_WANTED, preset: '720p', format: 'gif', width: '320', fps: '29.97' })).toEqual({ preset: '720p', format: 'gif', width: 320, fps: 29.97 });
 });
 
+test('other options are an object of JSON', () => {
+  expect(optionsOf({ ...NOTHING_WANTED, fps: '30', other: ' {"alpha": true, "fps": 10} ' })).toEqual({ alpha: true, fps: 30 });
+  expect(() => optionsOf({ ...NOTHING_WANTED, other: '{alpha' })).toThrow('not JSON');
+  expect(() => optionsOf({ ...NOTHING_WANTED, other: '[1]' })).toThrow('no JSON object');
+});
+
 test('rows are read of JSON, of its lines and of CSV', () => {
   expect(rowsOf('a.json', '[{"name": "Ada"}]')).toEqual([{ name: 'Ada' }]);
   expect(rowsOf('a.jsonl', '{"name": "Ada"}\n\n{"name": "Bob"}\n')).toEqual([{ name: 'Ada' }, { name: 'Bob' }]);

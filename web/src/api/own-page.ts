@@ -9,16 +9,29 @@ export interface Wanted {
   height: string;
   fps: string;
   duration: string;
+  /** What else a request may have, as JSON. */
+  other: string;
 }
 
-export const NOTHING_WANTED: Wanted = { preset: '', format: '', width: '', height: '', fps: '', duration: '' };
+export const NOTHING_WANTED: Wanted = { preset: '', format: '', width: '', height: '', fps: '', duration: '', other: '' };
 export const PRESETS = ['720p', '1080p', '4k', 'preview', 'final', 'youtube', 'youtube-shorts', 'instagram-reels', 'tiktok', 'twitter', 'x'];
 export const PAGE_FORMATS = ['mp4', 'webm', 'mov', 'gif', 'png'];
 
 /** The options of a request: what was said, and nothing else. */
-export function optionsOf({ preset, format, ...numbers }: Wanted): Record<string, string | number> {
+export function optionsOf({ preset, format, other, ...numbers }: Wanted): Record<string, unknown> {
   const said = Object.entries(numbers).flatMap(([name, text]) => (text.trim() ? [[name, Number(text)] as const] : []));
-  return { ...(preset ? { preset } : {}), ...(format ? { format } : {}), ...Object.fromEntries(said) };
+  return { ...otherOf(other.trim()), ...(preset ? { preset } : {}), ...(format ? { format } : {}), ...Object.fromEntries(said) };
+}
+
+function otherOf(text: string): object {
+  let read: unknown;
+  try {
+    read = text === '' ? {} : JSON.parse(text);
+  } catch (error) {
+    throw new Problem(0, 'INVALID_OPTIONS', `The other options are not JSON: ${String(error)}`);
+  }
+  if (typeof read !== 'object' || read === null || Array.isArray(read)) throw new Problem(0, 'INVALID_OPTIONS', 'The other options are no JSON object, such as {"alpha": true}.');
+  return read;
 }
 
 /** The rows of a batch, of a file of JSON, of JSON lines or of CSV: what their types are the server says. */

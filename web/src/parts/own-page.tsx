@@ -83,6 +83,19 @@ function Rendering({ close }: { close: () => void }) {
             <Chosen label="Choose JSON or CSV" accept=".json,.jsonl,.ndjson,.csv" file={rows} choose={setRows} />
           </div>
         </details>
+        <details>
+          <summary className="min-h-6 w-fit cursor-pointer text-accent">Other options</summary>
+          <label className="mt-2 block space-y-1">
+            <span className="block text-muted">As JSON, such as a quality, what is transparent, which page of several, its data or its sound</span>
+            <textarea
+              className="field font-mono text-xs"
+              rows={2}
+              placeholder='{"alpha": true, "crf": 14, "entry": "film.html", "props": {"name": "Ada"}}'
+              value={wanted.other}
+              onChange={({ target }) => put({ other: target.value })}
+            />
+          </label>
+        </details>
         <Said problem={rendering.error} />
         <Button kind="main" type="submit" disabled={!page} aria-disabled={rendering.isPending} className="aria-disabled:opacity-60">
           {rendering.isPending ? 'Sending…' : 'Render'}
