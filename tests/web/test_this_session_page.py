@@ -34,9 +34,7 @@ async def test_what_was_used_is_seen_and_limits_are_set(koda: World, browser: Br
     async with looking(browser, koda.url) as page:
         session_id = await planned(koda, page)
         row = await koda.store.get_session(session_id)
-        spent = Settle(
-            id="msg_1", spent=Amounts(tokens=300, cost_microusd=20_000), bounds=(Bound(account=session_id),)
-        )
+        spent = Settle(id="msg_1", spent=Amounts(tokens=300, cost_microusd=20_000), bounds=(Bound(account=session_id),))
         await koda.store.commit(row.id, row.epoch, Batch(charges=[spent]))
         await opened(page)
         dialog = page.get_by_role("dialog", name="This session")
