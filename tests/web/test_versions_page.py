@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -113,6 +114,20 @@ async def test_a_note_is_typed_a_fork_begins_there_and_files_are_told_apart(koda
         await expect(page.get_by_role("region", name="3 versions")).to_be_visible()
     assert len(await koda.store.list_sessions("local")) == 2
     assert (await koda.store.get_session(session_id)).state.feedback == ("red", "large")
+
+
+@pytest.mark.full
+async def test_an_older_version_s_source_is_taken_along(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await made(page, "red")
+        for number, has_it in ((1, False), (2, True)):
+            await page.get_by_role("button", name=f"Version {number}, ").click()
+            async with page.expect_download() as saving:
+                await page.get_by_role("link", name="Its source").click()
+            with zipfile.ZipFile(await (await saving.value).path()) as source:
+                files = [name for name in source.namelist() if name.endswith("src/scenes/S1.tsx")]
+                assert [b"red" in source.read(name) for name in files] == [has_it]
 
 
 @pytest.mark.full

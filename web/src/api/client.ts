@@ -23,6 +23,8 @@ export type CommandName =
   | 'render'
   | 'rewind'
   | 'fork'
+  | 'permissions'
+  | 'budget'
   | `approvals/${string}/${'approve' | 'reject'}`;
 
 const hearing = new Set<(problem: Problem) => void>();

@@ -82,9 +82,14 @@ export function progressWords({ percent, framesDone, framesTotal, secondsLeft }:
   return [far, secondsLeft ? left(secondsLeft) : ''].filter(Boolean);
 }
 
-/** Whether it can be made once more as it was: a preview is what agents make as they work. */
+/** Whether it can be made once more as it was, or deleted: a preview is what agents make as they work. */
 export function canAgain(render: RenderSummary): boolean {
   return isOver(render) && render.kind !== 'preview';
+}
+
+/** Where it is deleted. */
+export function addressOf({ id, sessionId }: Pick<RenderSummary, 'id' | 'sessionId'>): string {
+  return sessionId ? `/v1/sessions/${sessionId}/finals/${id}` : `/v1/renders/${id}`;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
-import { Columns2, GitFork, History, Star, X } from 'lucide-react';
+import { Columns2, FolderDown, GitFork, History, Star, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
@@ -256,6 +256,16 @@ function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps
         <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
           <GitFork aria-hidden className="size-4" /> Go another way from here
         </Button>
+        {version.checkpointId && (
+          <a
+            href={`/v1/sessions/${session.id}/source.zip?checkpoint=${version.checkpointId}`}
+            download
+            title="A zip of its files: npm install and npx vite run it"
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+          >
+            <FolderDown aria-hidden className="size-4" /> Its source
+          </a>
+        )}
         <Share sessionId={session.id} job={version.jobId} what={`version ${version.number}`} />
       </div>
       <Differs sessionId={session.id} version={version} />

@@ -5,6 +5,7 @@ import { FILTERS, useQueue } from '../api/queue';
 import { type Shown, shownIn } from '../api/renders';
 import { useStanding } from '../parts/away';
 import { Button } from '../parts/button';
+import { OwnPage } from '../parts/own-page';
 import { RenderRow } from '../parts/render-row';
 import { Said } from '../parts/said';
 
@@ -26,7 +27,9 @@ export function Renders() {
     <>
       <title>Renders · koda</title>
       <div className="flex flex-wrap items-center gap-x-6 gap-y-3 pt-2">
-        <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Renders</h1>
+        <h1 tabIndex={-1} className="text-xl font-semibold tracking-tight sm:text-2xl">
+          Renders
+        </h1>
         <nav aria-label="Which renders">
           <ul className="flex rounded-xl bg-sunken p-1">
             {FILTERS.map(([name, words]) => (
@@ -42,6 +45,8 @@ export function Renders() {
             ))}
           </ul>
         </nav>
+        <span className="sm:flex-1" />
+        <OwnPage />
       </div>
       <p role="status" className="sr-only">
         {queue.said}

@@ -12,6 +12,7 @@ import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
+import { OpensThisSession } from '../parts/opens-this-session';
 import { Phase, statusWords } from '../parts/phase';
 import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
@@ -97,6 +98,7 @@ export function Session({ id }: { id: string }) {
           >
             <Workflow aria-hidden className="size-4" />
           </PutOnCanvas>
+          <OpensThisSession session={session} />
           {versions.length === 1 && versions[0] && (
             <OnlyVersion version={versions[0]} isOpen={chosen !== undefined} toggle={() => choose(chosen ? undefined : versions[0]?.number)} />
           )}
