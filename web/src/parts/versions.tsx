@@ -53,9 +53,9 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
   useKey('c', compared ? () => go(compared) : undefined);
   useAct(compared && 'Compare two versions', () => compared && go(compared));
   const { older, isReading } = useOlderVersions(session.id);
-  const [asked] = useChosen();
+  const [named] = useChosen();
   const oldest = versions[0]?.number ?? 0;
-  const isBefore = asked !== undefined && asked > 0 && asked < oldest;
+  const isBefore = named !== undefined && named > 0 && named < oldest;
   const read = useRef(older);
   read.current = older;
   useEffect(() => {
