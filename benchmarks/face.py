@@ -375,7 +375,7 @@ async def _axe_violations(browser: Browser, koda: World, *, quick: bool) -> floa
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour on its way is nobody's
             for width in (390,) if quick else WIDTHS:
                 await page.set_viewport_size({"width": width, "height": 844})
-                rules = [rule["id"] for rule in await axes.violations(page)]
+                rules = [str(rule["id"]) for rule in await axes.violations(page)]
                 if rules:
                     sys.stderr.write(f"{place}, {scheme}, {width} px: {', '.join(rules)}\n")
                 found += len(rules)

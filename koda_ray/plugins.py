@@ -95,7 +95,7 @@ class SandboxResources(Model):
     What is None, the machine decides that the sandbox is on.
     """
 
-    cpu: float | None = Field(None, gt=0)
+    cpu: float | None = Field(default=None, gt=0)
     memory: str | None = None
 
 

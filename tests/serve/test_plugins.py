@@ -69,7 +69,7 @@ def test_the_package_has_the_same_words(name: str) -> None:
 
 
 def test_a_plugin_may_be_a_window_without_handles_and_phases() -> None:
-    told = ANIMATION_GENERATOR.model_dump(mode="json", by_alias=True)
+    told: dict[str, Any] = ANIMATION_GENERATOR.model_dump(mode="json", by_alias=True)
     for name in ("handles", "phases", "settings", "sandboxConfig"):
         del told[name]
     told["rendering"] = {"mode": "modal", "component": "Storyboard"}

@@ -272,7 +272,7 @@ async def _live(koda: World, page: Page) -> AsyncGenerator[str]:
     if koda.directory.sandbox is None:
         return
     await live(koda, page, "A ball that is seen live")
-    await page.keyboard.press("k")
+    await page.get_by_role("button", name="Pause").click()
     yield "live"
 
 

@@ -242,7 +242,8 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
         className="min-h-8 rounded-lg px-1 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
         onClick={() => setTyped('')}
       >
-        {timecode(time)} · f {frame}/{frames}
+        {timecode(time)} · f {frame}
+        <span className="@max-[26rem]:sr-only">/{frames}</span>
         <span className="sr-only">: go elsewhere</span>
       </button>
     );
