@@ -141,7 +141,7 @@ async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(koda: World, 
         await expect(page.get_by_text("Kept: the plan.")).to_be_visible()
         await axes.on_every_screen(page)
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        await page.get_by_role("button", name="RENDER_FAILED").click()
+        await page.get_by_role("button", name="Copy: The code and the message").click()
         await expect(page.get_by_text("Copied", exact=True)).to_be_attached()
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("RENDER_FAILED: the animation does not build")

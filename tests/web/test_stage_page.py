@@ -269,10 +269,10 @@ async def test_a_reload_finds_the_frame_the_part_and_the_live_page_that_one_was_
 async def test_nothing_that_was_typed_is_lost_by_a_reload_or_by_editing_the_plan(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await page.get_by_role("textbox", name="What should move").fill("A ball")
-        await page.get_by_label("Length").select_option("5 s")
+        await page.get_by_label("Length", exact=True).select_option("5 s")
         await page.reload()
         await expect(page.get_by_role("textbox", name="What should move")).to_have_value("A ball")
-        await expect(page.get_by_label("Length")).to_have_value("5")
+        await expect(page.get_by_label("Length", exact=True)).to_have_value("5")
         await page.get_by_role("button", name="Make it").click()
         await page.get_by_label("Playful").check()
         await page.get_by_label("Or in your own words").fill("and red")

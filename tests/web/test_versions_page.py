@@ -188,7 +188,7 @@ async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(
         async with page.expect_download() as downloading:
             await page.get_by_role("button", name="Save this frame").click()
         with Image.open(await (await downloading.value).path()) as picture:  # of its video: nothing runs
-            assert abs(np.asarray(picture.convert("RGB"))[18, 32, 0] * 219 / 255 + 16 - 40 - 45) < 2
+            assert abs(float(np.asarray(picture.convert("RGB"))[18, 32, 0]) * 219 / 255 + 16 - 40 - 45) < 2
         assert playing.directory.activations == activations and playing.directory.previews == 0
         await page.get_by_role("button", name="Back to the video").click()
         await expect(page.get_by_label("Version 1", exact=True)).to_be_visible()
@@ -319,7 +319,7 @@ async def test_both_are_seen_on_the_whole_screen_heard_and_saved_as_one_picture(
     assert saved.suggested_filename.endswith("-f60.png")
     with Image.open(await saved.path()) as picture:
         assert picture.size == (128, 36)
-        one, other = (np.asarray(picture.convert("RGB"))[18, x, 0] * 219 / 255 + 16 for x in (32, 96))
+        one, other = (float(np.asarray(picture.convert("RGB"))[18, x, 0]) * 219 / 255 + 16 for x in (32, 96))
     assert abs(one - 70) < 2 and abs(other - 110) < 2
     await page.get_by_role("button", name="Sound of A").click()
     assert await page.evaluate("[...document.querySelectorAll('video')].map(({ muted }) => muted)") == [False, True]
