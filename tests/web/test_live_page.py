@@ -51,6 +51,7 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("button", name="Play")).to_be_visible()
         await on_every_screen(page)
+        await page.set_viewport_size({"width": 1280, "height": 800})
         slider = page.get_by_role("slider", name="Frame")
         await slider.fill("141")
         await stands_at(page, inside, 141)
