@@ -39,7 +39,7 @@ async def stands_at(page: Page, inside: Frame, frame: int) -> None:
     """Wait until a frame is shown: on the page, and in the page that is shown."""
     await expect(page.get_by_role("slider", name="Frame")).to_have_value(str(frame))
     async with asyncio.timeout(60):
-        while abs(await inside.evaluate("window.__koda.time") - frame / FPS) > 1e-9:
+        while not abs(float(await inside.evaluate("window.__koda?.time ?? NaN")) - frame / FPS) <= 1e-9:
             await asyncio.sleep(0.02)
 
 
