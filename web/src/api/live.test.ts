@@ -85,3 +85,52 @@ test('what a page says of a point is taken as a place within bounds and short te
     expect(await found).toBeUndefined();
   }
 });
+
+/** A page's frame that keeps what it is told. */
+function framed() {
+  const orders: Record<string, unknown>[] = [];
+  const frame = { postMessage: (order: Record<string, unknown>) => orders.push(order) } as unknown as Window;
+  const hear = (page: LivePage, data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
+  return { frame, orders, hear };
+}
+
+test('a page in the place of another goes on at its time, as it was played', () => {
+  const { frame, hear } = framed();
+  const before = new LivePage(() => frame, 'http://here', () => {});
+  hear(before, READY);
+  const how = { rate: 0.5, from: 1, to: 2, loop: true };
+  before.play(how);
+  hear(before, { type: 'state', time: 1.5, playing: true });
+  const renewed = framed();
+  const page = new LivePage(() => renewed.frame, 'http://here', () => {}, { before });
+  expect(page.shown).toMatchObject({ timeline: { duration: 5, fps: 60 }, time: 1.5, playing: true });
+  renewed.hear(page, READY);
+  expect(renewed.orders).toMatchObject([{ do: 'seek', time: 1.5 }, { do: 'play', ...how }]);
+});
+
+test('what is told before it is there is carried out then, and one that stood stands', () => {
+  const { frame, hear } = framed();
+  const before = new LivePage(() => frame, 'http://here', () => {});
+  hear(before, READY);
+  const renewed = framed();
+  const page = new LivePage(() => renewed.frame, 'http://here', () => {}, { before });
+  page.seek(3);
+  page.pause();
+  expect(renewed.orders).toEqual([]);
+  expect(page.shown).toMatchObject({ time: 3, playing: false });
+  renewed.hear(page, READY);
+  expect(renewed.orders).toMatchObject([{ do: 'seek', time: 3 }]);
+  expect(page.shown).toMatchObject({ time: 3, playing: false });
+});
+
+test('where nothing is to move by itself a page stands once it is there, until somebody has it play', () => {
+  const { frame, orders, hear } = framed();
+  const page = new LivePage(() => frame, 'http://here', () => {}, { rests: () => true });
+  hear(page, READY);
+  expect(orders).toMatchObject([{ do: 'pause' }]);
+  expect(page.shown.playing).toBe(false);
+  page.play({ rate: 1, from: 0, to: 5, loop: true });
+  hear(page, READY); // it began anew, since it was written on
+  expect(page.shown.playing).toBe(true);
+  expect(orders).toHaveLength(2);
+});

@@ -9,7 +9,7 @@ import type { How } from './moved';
 import { Reel } from './reel';
 
 /** The frame that a video drew, in seconds of the video, and when, in milliseconds of the page. */
-interface Drawn {
+export interface Drawn {
   time: number;
   at: number;
 }
@@ -32,7 +32,7 @@ export function apart(first: Drawn, second: Drawn, rate: number): number {
 }
 
 /** Whether the browser tells which frame a video draws. */
-function tells(video: object): boolean {
+export function tells(video: object): boolean {
   return 'requestVideoFrameCallback' in video;
 }
 
