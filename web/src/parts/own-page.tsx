@@ -66,7 +66,7 @@ function Rendering({ close }: { close: () => void }) {
           <Choice label="Preset" usual="As the page is" options={PRESETS} value={wanted.preset} set={(preset) => put({ preset })} />
           <Choice label="Format" usual="mp4, as usual" options={PAGE_FORMATS} value={wanted.format} set={(format) => put({ format })} />
         </div>
-        <div className="grid grid-cols-2 gap-3 sm:grid-cols-4">
+        <div className="grid grid-cols-2 items-end gap-3 sm:grid-cols-4">
           {NUMBERS.map(([name, words]) => (
             <label key={name} className="space-y-1">
               <span className="block">{words}</span>
