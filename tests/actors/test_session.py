@@ -367,7 +367,7 @@ async def test_work_is_saved_at_each_of_its_triggers(world: SessionWorld) -> Non
     assert "preview" in order[: order.index("preview_ready")], order
     await saved("preview")
 
-    # 3: an edit in the live preview's Studio changes the file behind the agents' back
+    # 3: an edit in the live preview's editor changes the file behind the agents' back
     sandbox = await session.project.sandbox()
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})

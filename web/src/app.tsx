@@ -40,14 +40,14 @@ export function App() {
         <Switch>
           <Route path="/w/:token/embed">{({ token }) => <Embed key={token} token={token} />}</Route>
           <Route path="/w/:token">{({ token }) => <Watch key={token} token={token} />}</Route>
-          <Route>{window.top === window.self && <Studio />}</Route>
+          <Route>{window.top === window.self && <SignedIn />}</Route>
         </Switch>
       </Suspense>
     </Mended>
   );
 }
 
-function Studio() {
+function SignedIn() {
   const login = useLogin();
   const link = useLink();
   const client = useQueryClient();

@@ -91,7 +91,7 @@ function text(value: unknown): string {
 export class LivePage {
   shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '' };
   private readonly watchers = new Set<() => void>();
-  private orders = 0;
+  private requests = 0;
   private sought: number | undefined;
   private wanted: number | undefined;
   private isDue = false;
@@ -132,43 +132,43 @@ export class LivePage {
       return;
     }
     if (told.type === 'error') this.showLater({ problem: told.problem });
-    if (this.sought !== undefined && told.id !== this.sought) return; // of before the order that is under way
+    if (this.sought !== undefined && told.id !== this.sought) return; // of before the request that is under way
     this.sought = undefined;
     if (this.wanted !== undefined) this.seek(this.wanted);
     else if (told.type === 'state') this.showLater({ time: told.time, playing: told.playing });
   };
 
-  /** Show the frame of a time. One order is under way at most: of what is wanted meanwhile, the last is asked for next. */
+  /** Show the frame of a time. One request is under way at most: of what is wanted meanwhile, the last is asked for next. */
   seek = (time: number): void => {
     this.how = undefined;
     this.show({ time, playing: false });
     if (this.resumes) return this.later({ time, playing: false });
     this.wanted = this.sought === undefined ? undefined : time;
-    if (this.sought === undefined) this.sought = this.order({ do: 'seek', time });
+    if (this.sought === undefined) this.sought = this.request({ do: 'seek', time });
   };
 
   play = (how: How): void => {
     this.how = how;
     if (this.resumes) return this.later({ playing: true });
-    this.order({ do: 'play', ...how });
+    this.request({ do: 'play', ...how });
   };
 
   pause = (): void => {
     this.how = undefined;
     if (this.resumes) return this.later({ playing: false });
-    this.order({ do: 'pause' });
+    this.request({ do: 'pause' });
   };
 
   /** What is at a point, in pixels of the design; undefined where there is nothing, or no answer. */
   pick = (x: number, y: number): Promise<Picked | undefined> =>
     new Promise((found) => {
-      const id = this.order({ do: 'pick', x, y });
+      const id = this.request({ do: 'pick', x, y });
       this.asked.set(id, found);
       setTimeout(() => this.answer(id, undefined), PICKED_WITHIN_MS);
     });
 
   /** Show what is behind the page where the animation paints nothing. */
-  clear = (isClear: boolean): void => void this.order({ do: 'ground', clear: isClear });
+  clear = (isClear: boolean): void => void this.request({ do: 'ground', clear: isClear });
 
   /** The page is there, and plays by itself: it goes on as an earlier one did, or rests where nothing is to move by itself. */
   private begin(timeline: Timeline, time: number, playing: boolean): void {
@@ -185,7 +185,7 @@ export class LivePage {
     if (rests) this.pause();
   }
 
-  /** Nobody hears an order yet: it is carried out with the rest. */
+  /** Nobody hears a request yet: it is carried out with the rest. */
   private later(what: Partial<{ time: number; playing: boolean }>): void {
     if (!this.resumes) return;
     this.resumes = { ...this.resumes, ...what };
@@ -213,9 +213,9 @@ export class LivePage {
     });
   }
 
-  private order(what: object): number {
-    this.orders += 1;
-    this.frame()?.postMessage({ koda: 1, id: this.orders, ...what }, this.origin);
-    return this.orders;
+  private request(what: object): number {
+    this.requests += 1;
+    this.frame()?.postMessage({ koda: 1, id: this.requests, ...what }, this.origin);
+    return this.requests;
   }
 }

@@ -27,9 +27,9 @@ async def fonts_of(visit: Visit, selector: str) -> dict[str, bool]:
 @pytest.mark.full
 async def test_a_render_without_network_equals_one_with(viewer: Viewer, probe: Bundle, case: str) -> None:
     pictures: list[bytes] = []
-    for offline in (False, True):
+    for has_network in (True, False):
         query, seeded = f"export&case={case}", "Math.random = () => 0.25"
-        async with viewer.open(probe, query, before=seeded, offline=offline) as visit:
+        async with viewer.open(probe, query, before=seeded, has_network=has_network) as visit:
             pictures.append(await visit.picture(0, 0.1))
             assert visit.refused == []
             assert all(url.startswith((ORIGIN, "blob:" + ORIGIN, "data:")) for url in visit.requests)
