@@ -78,7 +78,9 @@ class Viewer:
         wait: bool = True,
     ) -> AsyncGenerator[Visit]:
         """Show a bundle's page; what it does not hold is refused, and noted."""
-        context = await self.browser.new_context(viewport={"width": size[0], "height": size[1]}, offline=not has_network)
+        context = await self.browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, offline=not has_network
+        )
         try:
             visit = Visit(await context.new_page())
 
