@@ -96,14 +96,14 @@ def page_nowhere(folder: Path, otherwise: ASGIApp) -> ASGIApp:
         otherwise: Answers everything else that no route takes.
     """
     found = folder / _INDEX
-    index = _read(found) if found.is_file() else None
+    index = found.read_bytes() if found.is_file() else None
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and is_nowhere(scope["path"]):
             request = Request(scope, receive)
             if index is not None and "text/html" in request.headers.get("accept", ""):
                 headers = {"Cache-Control": "no-store", **_told(await _reaches(request, deps_of(request)))}
-                answer = Response(index.body, 404, headers=headers, media_type=index.media_type)
+                answer = HTMLResponse(index, 404, headers)
                 await answer(scope, receive, send)
                 return
         await otherwise(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -43,11 +44,13 @@ async def test_a_reload_knows_how_far_a_render_is_and_follows_it(koda: World, br
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-async def test_a_reload_says_that_a_render_waits(koda: World, browser: Browser, status: str) -> None:
+async def test_a_reload_says_that_a_render_waits(
+    koda: World, browser: Browser, status: Literal["queued", "running"]
+) -> None:
     async with KodaClient(koda.url) as client:
         job = await koda.store.get_job(await rendering(koda, client), user_id="local")
         waits = {"percent": 0.0, "stage": "waiting", "waitedS": 3.0} if status == "running" else {}
-        told = replace(job, status=status, progress=waits, updated_at=now())  # type: ignore[arg-type]
+        told = replace(job, status=status, progress=waits, updated_at=now())
         await koda.directory.tell(told)
         words = "Waits for a machine" if status == "running" else "Waits for its turn"
         async with looking(browser, f"{koda.url}/s/{job.session_id}") as page:

@@ -3,7 +3,7 @@
  * as the second of a `Pair` is. One that is over waits until all begin anew. Who stops one stops all, and who moves the one that leads
  * moves all.
  */
-import { apart, corrected, type Drawn, tells } from './pair';
+import { apart, corrected, type Drawn, eachDrawn, tells } from './pair';
 
 /** Frames of what is only compared by eye, however many there are. */
 const FPS = 30;
@@ -86,16 +86,8 @@ export class Chorus {
 
   /** Hear of each frame that a video draws, or where the browser does not tell, where it is now and again. */
   private listen(video: HTMLVideoElement, hear: (drawn: Drawn) => void): void {
-    if (!tells(video)) return this.hear(video, 'timeupdate', () => hear({ time: video.currentTime, at: performance.now() }));
-    let waiting = 0;
-    const again = () => {
-      waiting = video.requestVideoFrameCallback((_, { mediaTime, expectedDisplayTime }) => {
-        again();
-        hear({ time: mediaTime, at: expectedDisplayTime });
-      });
-    };
-    again();
-    this.ends.add(() => video.cancelVideoFrameCallback(waiting));
+    if (tells(video)) this.ends.add(eachDrawn(video, hear));
+    else this.hear(video, 'timeupdate', () => hear({ time: video.currentTime, at: performance.now() }));
   }
 
   private hear(video: HTMLVideoElement, event: string, hear: () => void): void {

@@ -5,7 +5,7 @@ import { command, Problem, type SessionView } from '../api/client';
 import { DECISIONS, MODES, type Permissions, type Rule, ruleWords } from '../api/this-session';
 import { Button } from './button';
 import { Part } from './part';
-import { Said } from './said';
+import { SetRow } from './set-row';
 
 const SMALL_FIELD = 'field min-w-0 py-1.5';
 
@@ -37,15 +37,7 @@ export function Allowed({ session }: { session: SessionView }) {
       <form onSubmit={set} className="space-y-3 text-sm">
         <Modes mode={wanted.mode} choose={(mode) => change({ mode })} />
         <Rules rules={wanted.rules} set={(rules) => change({ rules })} />
-        <Said problem={setting.error} />
-        <div className="flex flex-wrap items-center gap-3">
-          <Button type="submit" aria-disabled={!draft || setting.isPending} className="py-2 aria-disabled:opacity-60">
-            Set it
-          </Button>
-          <p role="status" className="text-muted">
-            {said}
-          </p>
-        </div>
+        <SetRow name="Set it" isIdle={!draft || setting.isPending} said={said} problem={setting.error} />
       </form>
     </Part>
   );

@@ -5,12 +5,12 @@ import { budgetOf, LIMITS, type Typed, typedOf } from '../api/this-session';
 import { isNear, linesOfSpent, spentWords } from '../api/usage';
 import { bytes } from '../api/words';
 import { Allowed } from './allowed';
-import { Button } from './button';
 import { Dialog } from './dialog';
 import { Measure } from './measure';
 import { Part } from './part';
 import { Past } from './past';
 import { Said } from './said';
+import { SetRow } from './set-row';
 
 interface Props {
   session: SessionView;
@@ -121,15 +121,7 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
             </label>
           ))}
         </div>
-        <Said problem={setting.error} />
-        <div className="flex flex-wrap items-center gap-3">
-          <Button type="submit" aria-disabled={setting.isPending} className="py-2 aria-disabled:opacity-60">
-            Set them
-          </Button>
-          <p role="status" className="text-muted">
-            {said}
-          </p>
-        </div>
+        <SetRow name="Set them" isIdle={setting.isPending} said={said} problem={setting.error} />
       </form>
     </details>
   );
