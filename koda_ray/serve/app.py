@@ -46,8 +46,9 @@ from koda_ray.serve.api import create_app
 from koda_ray.serve.auth import Authenticator, decide_keys
 from koda_ray.serve.backlog import HeldBack
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.held_port import hold_port
-from koda_ray.serve.inflow import CALLBACK, TakenAsAsked
+from koda_ray.serve.held_port import beside_port, hold_port
+from koda_ray.serve.inflow import TakenAsAsked
+from koda_ray.serve.listening import KEEP_ALIVE_S, api_listening
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_server import PreviewServer
 from koda_ray.serve.preview_sources import Sources, Surroundings, reaching
@@ -102,13 +103,21 @@ class _Api:
         """End open event streams; their clients come back to whoever serves next."""
         cast("ApiDeps", self.app.state.deps).draining.set()
 
+    async def check_health(self) -> None:
+        """Called by Serve every few seconds; what it raises is why this replica is not healthy."""
+        listening = cast("asyncio.Task[None] | None", self.app.state.listening)
+        if listening is not None and listening.done():
+            listening.result()
+            raise RuntimeError("nobody listens at the API's port any more")
 
-def build(settings: Settings, *, preview_port: int | None) -> Any:
+
+def build(settings: Settings, *, preview_port: int | None, listens: bool = False) -> Any:
     """Describe the Serve application.
 
     Args:
         settings: Where everything is. Secrets are not sent: each replica reads those from its own environment.
         preview_port: Where the live preview answers; None turns it off.
+        listens: Whether the one replica listens itself, where the settings say: a port that this process holds.
 
     Returns:
         What ``serve.run`` and Serve's config files take.
@@ -116,7 +125,7 @@ def build(settings: Settings, *, preview_port: int | None) -> Any:
     public = public_settings(settings)
 
     def make() -> FastAPI:
-        return application(Settings.model_validate(public), preview_port)
+        return application(Settings.model_validate(public), preview_port, listens=listens)
 
     wrap = _SERVE.ingress
     deploy = _SERVE.deployment
@@ -140,12 +149,13 @@ async def check_replica(settings: Settings) -> None:
         await store.close()
 
 
-def application(settings: Settings, preview_port: int | None) -> FastAPI:
+def application(settings: Settings, preview_port: int | None, *, listens: bool = False) -> FastAPI:
     """Make what a replica serves.
 
     Args:
         settings: As they were handed on, with the secrets of this process's own environment.
         preview_port: As of `build`.
+        listens: As of `build`.
     """
     store = store_from(settings, processes="many", connections=CONNECTIONS_OF_API)
     storage = Storage.from_settings(settings)
@@ -177,14 +187,20 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
         )
         keeping = asyncio.create_task(keep_janitor(settings, deps.draining, waker, directory.presence))
         try:
-            yield
+            if listens:
+                async with api_listening(app, beside_port(settings.host, settings.port)) as app.state.listening:
+                    yield
+            else:
+                yield
         finally:
             await end_all((keeping,))
             await directory.close()
             await store.close()
 
     app = create_app(deps, running=running)
-    app.middleware_stack = HeldBack(TakenAsAsked(app.build_middleware_stack()))
+    app.state.listening = None
+    if not listens:
+        app.middleware_stack = HeldBack(TakenAsAsked(app.build_middleware_stack()))
     return app
 
 
@@ -214,9 +230,14 @@ def run(settings: Settings) -> None:
 def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
     temp = _start_ray(settings)
     try:
-        _start_serve(settings.host, port)
+        listens = settings.ray_address is None
+        if listens:
+            _SERVE.start(proxy_location="Disabled", logging_config=_QUIET)
+        else:
+            _start_proxies(settings.host, port)
+        at = settings.model_copy(update={"port": port})
         try:
-            handle = _deploy(build(settings, preview_port=int(preview.getsockname()[1])))
+            handle = _deploy(build(at, preview_port=int(preview.getsockname()[1]), listens=listens))
             asyncio.run(_attend(settings, handle, port=port, preview=preview))
         finally:
             with contextlib.suppress(Exception):  # an end is an end; what is left is killed with the cluster
@@ -227,8 +248,8 @@ def _serve(settings: Settings, *, port: int, preview: socket.socket) -> None:
             ray_folder.remove(temp)
 
 
-def _start_serve(host: str, port: int) -> None:
-    """Start Serve; one that runs already on a cluster of one's own listens where it was told to, whatever we say.
+def _start_proxies(host: str, port: int) -> None:
+    """Start Serve on a cluster of one's own; one that runs there already listens where it was told to, whatever we say.
 
     Raises:
         InvalidInput: It listens elsewhere, so that what was decided about keys would not hold, and serves others.
@@ -245,7 +266,7 @@ def _start_serve(host: str, port: int) -> None:
             _SERVE.shutdown()  # left by a server of ours that was killed
     _SERVE.start(
         proxy_location="HeadOnly",
-        http_options={"host": host, "port": port, "keep_alive_timeout_s": 75},
+        http_options={"host": host, "port": port, "keep_alive_timeout_s": KEEP_ALIVE_S},
         logging_config=_QUIET,
     )
 
@@ -309,9 +330,6 @@ def _init_ray(settings: Settings) -> str | None:
     temp = ray_folder.make()
     # lines will do in its processes' tracebacks: the columns of all code take 1 MB of each
     os.environ.setdefault("PYTHONNODEBUGRANGES", "1")
-    # Serve ends a proxy that is not ready in 5 s and begins again: on a busy machine none gets ready then
-    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
-    os.environ.setdefault(*CALLBACK)
     init(
         address="local",
         namespace=NAMESPACE,

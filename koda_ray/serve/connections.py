@@ -11,8 +11,8 @@ there are as many as may be, the one that has waited longest goes for the one th
 only where none waits the newcomer is told that there is no room. What comes of a body begins the wait anew. A head that
 is too long, in time or in bytes, is refused.
 
-The preview's server is given its class (`PreviewConnection`). Serve's proxies make their server themselves, and take
-what uvicorn has under the name "auto" (`inflow.in_proxies` puts `ProxyConnection` there).
+Servers of ours are given their class (`ApiConnection`, `PreviewConnection`). Serve's proxies make theirs themselves,
+and take what uvicorn has under the name "auto" (`inflow.in_proxies` puts `ApiConnection` there).
 
 Source: nginx, ``worker_connections`` and ``client_header_timeout``; RFC 6585 (431), RFC 9110, section 15.5.9 (408).
 """
@@ -32,9 +32,9 @@ __all__ = [
     "HEAD_BYTES",
     "MOST_CONNECTIONS",
     "MOST_HEADERS",
+    "ApiConnection",
     "BoundConnection",
     "PreviewConnection",
-    "ProxyConnection",
     "within_open_files",
 ]
 
@@ -228,5 +228,5 @@ class PreviewConnection(BoundConnection):
     """A connection to the preview's server."""
 
 
-class ProxyConnection(BoundConnection):
-    """A connection to one of Serve's proxies."""
+class ApiConnection(BoundConnection):
+    """A connection to the API: to a replica that listens itself, or to one of Serve's proxies."""

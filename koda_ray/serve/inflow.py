@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import HTTP_PROTOCOLS
 
 from koda_ray.logs import get_logger
-from koda_ray.serve.connections import ProxyConnection
+from koda_ray.serve.connections import ApiConnection
 
 __all__ = ["CALLBACK", "HELD_BYTES", "ReceivedInTurn", "TakenAsAsked", "in_proxies"]
 
@@ -44,9 +44,9 @@ _log = get_logger(__name__)
 def in_proxies() -> list[Middleware]:
     """Return what Serve's proxies put around themselves; they call this by its name.
 
-    It is called before they make their server: that has `ProxyConnection` for its connections.
+    It is called before they make their server: that has `ApiConnection` for its connections.
     """
-    HTTP_PROTOCOLS["auto"] = f"{ProxyConnection.__module__}:{ProxyConnection.__name__}"
+    HTTP_PROTOCOLS["auto"] = f"{ApiConnection.__module__}:{ApiConnection.__name__}"
     return [Middleware(ReceivedInTurn)]
 
 

@@ -8,43 +8,21 @@ it out, and to no other.
 
 from __future__ import annotations
 
-import contextlib
-import socket
-from collections.abc import Generator
-
-import uvicorn
 from starlette.types import ASGIApp
 
 from koda_ray.sandbox.preview import MAX_FRAME_BYTES
 from koda_ray.serve.connections import PreviewConnection
+from koda_ray.serve.listening import ListeningServer
 
 __all__ = ["PreviewServer"]
 
 
-class PreviewServer(uvicorn.Server):
-    """A server that leaves signals to whoever started it.
+class PreviewServer(ListeningServer):
+    """The server of live previews.
 
     Args:
         app: What it serves (`koda_ray.serve.preview.create_preview_app`).
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=PreviewConnection,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=2,
-                ws_max_size=MAX_FRAME_BYTES,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Take none."""
-        yield
-
-    async def show(self, listening: socket.socket) -> None:
-        """Serve until told to end."""
-        await self.serve(sockets=[listening])
+        super().__init__(app, PreviewConnection, timeout_graceful_shutdown=2, ws_max_size=MAX_FRAME_BYTES)

@@ -28,9 +28,9 @@ from koda_ray.serve.connections import (
     HEAD_BYTES,
     MOST_CONNECTIONS,
     MOST_HEADERS,
+    ApiConnection,
     BoundConnection,
     PreviewConnection,
-    ProxyConnection,
     within_open_files,
 )
 from koda_ray.serve.inflow import CALLBACK
@@ -329,7 +329,7 @@ async def test_serves_proxies_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
         many = {f"x-{number}": "v" for number in range(MOST_HEADERS + 1)}
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.get(url)).status_code == 200
-            assert {type(each) for each in server.server_state.connections} == {ProxyConnection}
+            assert {type(each) for each in server.server_state.connections} == {ApiConnection}
             assert (await http.get(url, headers=many)).status_code == 431
     finally:
         server.should_exit = True

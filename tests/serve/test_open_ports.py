@@ -7,8 +7,10 @@ import contextlib
 import re
 import resource
 import socket
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import httpx
@@ -19,12 +21,15 @@ import pytest_asyncio
 from benchmarks.server import Server
 from koda_ray.client import KodaClient
 from koda_ray.serve.connections import MOST_CONNECTIONS
+from koda_ray.serve.inflow import CALLBACK
 from koda_ray.serve.web import is_page
 from koda_ray.state.keys import video_key
 from koda_ray.state.records import JobRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import new_id, now
+
+from .test_own_cluster import TOKEN, started
 
 pytestmark = [
     pytest.mark.full,
@@ -36,8 +41,8 @@ pytestmark = [
 KEY = "a" * 32
 MB = 1 << 20
 MOST_BYTES = 5 * MB
-"""What an upload costs until it is asked for: what waits in Serve's proxy and what its server reads, with copies; and
-what a server that was just started takes meanwhile for itself."""
+"""What an upload costs until it is asked for: what its server reads, and what waits in Serve's proxy, if there is one,
+with copies; and what a server that was just started takes meanwhile for itself."""
 ASKED = (
     "ray.rpc.NodeInfoGcsService/GetAllNodeInfo", "ray.rpc.InternalKVGcsService/InternalKVKeys",
     "ray.rpc.JobInfoGcsService/AddJob", "ray.rpc.ActorInfoGcsService/ListNamedActors",
@@ -62,24 +67,71 @@ def other_address() -> str:
     return found[0]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+class Open(NamedTuple):
+    """A server, and the process that its Ray is under."""
+
+    server: Server
+    ray: int
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def processes(self) -> Iterator[psutil.Process]:
+        for pid in {self.server.pid, self.ray}:
+            yield from psutil.Process(pid).children(recursive=True)
+            yield psutil.Process(pid)
+
+    def accepting(self) -> psutil.Process:
+        """Return the process that has the API's connections."""
+        return next(each for each in self.processes() if "ray::" in each.name() and self.port in listens_at(each))
+
+
+@asynccontextmanager
+async def opened(folder: Path, **settings: str) -> AsyncGenerator[Server]:
     """A server whose keys stand in its file of settings alone."""
-    folder = tmp_path_factory.mktemp("server")
     (folder / "settings.env").write_text(f"KODA_API_KEYS=ann={KEY}\n")
-    async with Server(folder, KODA_HOST="0.0.0.0", KODA_ENV_FILE=str(folder / "settings.env")) as found:
+    async with Server(folder, KODA_HOST="0.0.0.0", KODA_ENV_FILE=str(folder / "settings.env"), **settings) as found:
         yield found
 
 
-def processes(server: Server) -> Iterator[psutil.Process]:
-    yield from psutil.Process(server.pid).children(recursive=True)
-    yield psutil.Process(server.pid)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open]:
+    """A server with a Ray of its own."""
+    async with opened(tmp_path_factory.mktemp("server")) as found:
+        yield Open(found, found.pid)
 
 
-def ports(server: Server) -> dict[int, str]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open]:
+    """A server on a cluster, where Serve's proxy is before the API."""
+    folder, ray = tmp_path_factory.mktemp("joined"), {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    (folder / "settings.env").write_text(f"KODA_API_KEYS=ann={KEY}\n")
+    environment = {**ray, "KODA_ENV_FILE": str(folder / "settings.env"), CALLBACK[0]: CALLBACK[1]}
+    with started(**environment) as (address, head):
+        async with opened(folder, KODA_RAY_ADDRESS=address, **ray) as found:
+            yield Open(found, head)
+
+
+@pytest.fixture(params=["server", "behind_proxy"])
+def any_server(request: pytest.FixtureRequest) -> Open:
+    return request.getfixturevalue(request.param)
+
+
+def listens_at(process: psutil.Process) -> list[int]:
+    with contextlib.suppress(psutil.Error):
+        return [each.laddr.port for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+    return []
+
+
+def ports(server: Open) -> dict[int, str]:
     """Return every port that is open to more than loopback, with who has it."""
     found: dict[int, str] = {}
-    for process in processes(server):
+    for process in server.processes():
         with contextlib.suppress(psutil.Error):
             for each in process.net_connections("inet"):
                 if each.status == psutil.CONN_LISTEN and "127.0.0.1" not in each.laddr.ip:
@@ -87,19 +139,15 @@ def ports(server: Server) -> dict[int, str]:
     return found
 
 
-def port_of(server: Server) -> int:
-    return int(server.url.rpartition(":")[2])
-
-
-async def test_keys_that_only_a_file_has_are_required_by_every_replica(server: Server) -> None:
-    address = f"http://{other_address()}:{port_of(server)}/v1/sessions"
+async def test_keys_that_only_a_file_has_are_required_by_every_replica(server: Open) -> None:
+    address = f"http://{other_address()}:{server.port}/v1/sessions"
     async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         assert (await http.get(address)).status_code == 401
         assert (await http.get(address, headers={"Host": "localhost"})).status_code == 401
         assert (await http.get(address, headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
 
 
-async def test_no_port_of_rays_does_anything_without_its_token(server: Server) -> None:
+async def test_no_port_of_rays_does_anything_without_its_token(server: Open) -> None:
     async with KodaClient(server.url, key=KEY) as client:
         session_id = (await client.create("a dot crosses, smooth")).session_id
         open_ports, answered = ports(server), list[str]()
@@ -108,12 +156,12 @@ async def test_no_port_of_rays_does_anything_without_its_token(server: Server) -
                 answered += [f"{who} {port}: {each}" for each in await over_grpc(port)]
                 answered += [
                     f"{who} {port}: {each}"
-                    for each in await over_http(http, port, session_id, has_page=port == port_of(server))
+                    for each in await over_http(http, port, session_id, has_page=port == server.port)
                 ]
         await client.delete(session_id)
     assert answered == []
-    # the API's, the preview's, and one that Serve's replicas open whatever address the cluster has
-    assert sorted(open_ports.values()) == ["python", "ray::ProxyActor", "ray::ServeReplica:koda:api"], open_ports
+    # the preview's, the API's, and one that Serve's replicas open whatever address the cluster has
+    assert sorted(open_ports.values()) == ["python", *["ray::ServeReplica:koda:api"] * 2], open_ports
 
 
 async def over_grpc(port: int) -> list[str]:
@@ -166,9 +214,9 @@ async def endless(port: int, sent: dict[int, int], number: int) -> str:
 
 
 @contextlib.contextmanager
-def stopped(server: Server) -> Generator[None]:
+def stopped(server: Open) -> Generator[None]:
     """Have the replicas do nothing: no refusal could come later."""
-    replicas = [process for process in processes(server) if "ServeReplica:koda:api" in process.name()]
+    replicas = [process for process in server.processes() if "ServeReplica:koda:api" in process.name()]
     assert replicas
     for replica in replicas:
         replica.suspend()
@@ -180,9 +228,9 @@ def stopped(server: Server) -> Generator[None]:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late: bool) -> None:
+async def test_bodies_without_an_end_are_not_kept_in_memory(any_server: Open, late: bool) -> None:
     """Sixty uploads of 5 GB each, without a key: none is taken, each is told why once somebody can, and cut off."""
-    watched = {process.pid: process for process in processes(server) if "ray::" in process.name()}
+    watched = {process.pid: process for process in any_server.processes() if "ray::" in process.name()}
     before = most = sum(process.memory_info().rss for process in watched.values())
 
     async def watch() -> None:
@@ -192,8 +240,8 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late
             await asyncio.sleep(0.05)
 
     watching, sent = asyncio.create_task(watch()), dict.fromkeys(range(60), 0)
-    with stopped(server) if late else contextlib.nullcontext():
-        answers = [asyncio.create_task(endless(port_of(server), sent, number)) for number in sent]
+    with stopped(any_server) if late else contextlib.nullcontext():
+        answers = [asyncio.create_task(endless(any_server.port, sent, number)) for number in sent]
         if late:
             was = 0
             while not all(sent.values()) or was != (was := sum(sent.values())):  # until nobody can send any more
@@ -205,36 +253,39 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(server: Server, late
     assert most - before < len(sent) * MOST_BYTES
 
 
-async def test_connections_that_say_nothing_keep_nobody_out(server: Server) -> None:
-    """There are more than a proxy has at most, each with the beginning of a request at best."""
+async def test_connections_that_say_nothing_keep_nobody_out(any_server: Open) -> None:
+    """There are more than a server has at most, each with the beginning of a request at best."""
     count, soft = MOST_CONNECTIONS + 500, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft < count + 500:
         pytest.skip(f"this process may have {soft} files open, which are too few to connect so often")
-    (proxy,) = (process for process in processes(server) if "ProxyActor" in process.name())
-    before, opened = proxy.memory_info().rss, list[socket.socket]()
+    accepting = any_server.accepting()
+    before, connections = accepting.memory_info().rss, list[socket.socket]()
 
     def connect() -> None:
         for number in range(count):
-            opened.append(socket.create_connection(("127.0.0.1", port_of(server)), timeout=60))
+            connections.append(socket.create_connection(("127.0.0.1", any_server.port), timeout=60))
             if number % 2:
-                opened[-1].sendall(b"GET / HT")
+                connections[-1].sendall(b"GET / HT")
 
     try:
         await asyncio.to_thread(connect)
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for _ in range(5):
-                assert (await http.get(f"{server.url}/v1/health", headers={"Connection": "close"})).status_code == 200
-        assert opened[0].recv(1) == b"", "the first had to go"
-        assert len(proxy.net_connections("tcp")) < MOST_CONNECTIONS + 200
-        assert proxy.memory_info().rss - before < 200 * MB
+                assert (
+                    await http.get(f"{any_server.url}/v1/health", headers={"Connection": "close"})
+                ).status_code == 200
+        assert connections[0].recv(1) == b"", "the first had to go"
+        assert len(accepting.net_connections("tcp")) < MOST_CONNECTIONS + 200
+        assert accepting.memory_info().rss - before < 200 * MB
     finally:
-        for each in opened:
+        for each in connections:
             each.close()
 
 
-async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Server) -> None:
-    """It is in Ray's object store, which has a size, and on the disk."""
-    storage, store, at = Storage(str(server.data / "storage")), SqlStore(server.data / "koda.db"), now()
+async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(any_server: Open) -> None:
+    """It is on the disk, where it was: no more is read than its connection takes."""
+    data = any_server.server.data
+    storage, store, at = Storage(str(data / "storage")), SqlStore(data / "koda.db"), now()
     job_id, size = new_id("job"), 768 * MB
     await storage.put(video_key("ann", job_id, "mp4"), bytes(size))
     render = JobRecord(
@@ -252,27 +303,28 @@ async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Serv
     await store.open()
     await store.create_job(render)
     await store.close()
-    watched = [process.pid for process in processes(server) if "ray::" in process.name()]
+    watched = [process.pid for process in any_server.processes() if "ray::" in process.name()]
 
     def own_memory() -> int:
         """Return what is theirs alone, in bytes: what is mapped of the object store is not."""
         found = [re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in watched]
         return sum(int(each[1]) for each in found if each is not None) * 1024
 
-    def is_read() -> bool:
-        files = (file.path for pid in watched for file in psutil.Process(pid).open_files())
-        return not any(job_id in path for path in files)
+    def read_bytes() -> int:
+        """Return how far the video has been read."""
+        files = (file for pid in watched for file in psutil.Process(pid).open_files() if job_id in file.path)
+        return max(file.position for file in files)
 
     async with (
         asyncio.timeout(300),
-        httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=any_server.url, trust_env=False, timeout=60) as http,
         http.stream("GET", f"/v1/renders/{job_id}/video", headers={"Authorization": f"Bearer {KEY}"}) as answer,
     ):
         blocks = answer.aiter_raw()
         before = own_memory()
         assert await anext(blocks)
-        while not await asyncio.to_thread(is_read):
-            await anext(blocks)
-            await asyncio.sleep(0.1)
-        assert answer.num_bytes_downloaded < size / 2
+        was = 0
+        while was != (was := await asyncio.to_thread(read_bytes)):  # until nothing more can be sent
+            await asyncio.sleep(1)
+        assert was < size / 2
         assert own_memory() - before < 200 * MB

@@ -36,13 +36,13 @@ TOKEN = "0123456789abcdef" * 4
 @pytest.fixture
 def cluster() -> Iterator[str]:
     """A cluster that takes in whoever has its token, and knows nothing of our settings; its address."""
-    with started(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN) as address:
+    with started(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN) as (address, _):
         yield address
 
 
 @contextmanager
-def started(**settings: str) -> Generator[str]:
-    """Start a cluster with nothing else of Ray's in its environment."""
+def started(**settings: str) -> Generator[tuple[str, int]]:
+    """Start a cluster with nothing else of Ray's in its environment; yields its address and its process."""
     folder, port = ray_folder.make(), free_port()
     resources = json.dumps({CHROMIUM_RESOURCE: 1, URGENT_RESOURCE: 1, SESSION_RESOURCE: 8})
     line = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
@@ -61,7 +61,7 @@ def started(**settings: str) -> Generator[str]:
             assert head.poll() is None, said.read()
             time.sleep(0.1)
     try:
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}", head.pid
     finally:
         tree = [*psutil.Process(head.pid).children(recursive=True), psutil.Process(head.pid)]
         head.terminate()
@@ -131,7 +131,7 @@ def test_it_joins_with_the_file_that_ray_itself_keeps_a_token_in(tmp_path: Path)
         line = [sys.executable, "-c", JOINS, address]
         return subprocess.run(line, env=env | {"HOME": str(home)}, capture_output=True, text=True, check=False)
 
-    with started(HOME=str(tmp_path)) as address:
+    with started(HOME=str(tmp_path)) as (address, _):
         deadline = time.monotonic() + 200
         while (joined := join(address, tmp_path)).returncode and time.monotonic() < deadline:
             pass  # it is being started
@@ -158,7 +158,7 @@ async def test_a_whole_server_with_that_file_takes_requests_and_renders(
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
     monkeypatch.setattr(server, "START_S", 600.0)  # a Serve that is new on its cluster, on a busy machine
-    with started(**places) as address:
+    with started(**places) as (address, _):
         for name, value in {**places, "KODA_RAY_ADDRESS": address, "KODA_RUNFILE": tmp_path / "server.json"}.items():
             monkeypatch.setenv(name, str(value))
         own = OwnServer(tmp_path / "server.log")
