@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from koda_ray.actors.crowding import memory_share, stay_s
+from koda_ray.actors import crowding
+from koda_ray.actors.crowding import LOOK_S, Crowding, memory_share, stay_s
 from koda_ray.types import now
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import scripted_model
@@ -26,6 +27,15 @@ def test_the_fuller_a_machine_is_the_sooner_sessions_leave_it(share: float, stay
 
 def test_what_is_taken_of_the_memory_is_seen() -> None:
     assert 0 < memory_share() < 1
+
+
+def test_a_session_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares, at = iter([0.5, 0.9]), [1000.0]
+    monkeypatch.setattr(crowding, "memory_share", lambda: next(shares))
+    seen = Crowding(lambda: at[0])
+    assert [seen.share(), seen.share()] == [0.5, 0.5]
+    at[0] += LOOK_S
+    assert seen.share() == 0.9
 
 
 async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(world: SessionWorld) -> None:

@@ -99,27 +99,21 @@ async def opened(folder: Path, **settings: str) -> AsyncGenerator[Server]:
         yield found
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open]:
-    """A server with a Ray of its own."""
-    async with opened(tmp_path_factory.mktemp("server")) as found:
-        yield Open(found, found.pid)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open]:
-    """A server on a cluster, where Serve's proxy is before the API."""
-    folder, ray = tmp_path_factory.mktemp("joined"), {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    (folder / "settings.env").write_text(f"KODA_API_KEYS=ann={KEY}\n")
-    environment = {**ray, "KODA_ENV_FILE": str(folder / "settings.env"), CALLBACK[0]: CALLBACK[1]}
-    with started(**environment) as (address, head):
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["alone", "behind a proxy"])
+async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Open]:
+    """A server with a Ray of its own, and one on a cluster, where Serve's proxy is before the API."""
+    folder = tmp_path_factory.mktemp("server")
+    if request.param == "alone":
+        async with opened(folder) as found:
+            yield Open(found, found.pid)
+        return
+    ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    with started(**ray, KODA_ENV_FILE=str(folder / "settings.env"), **{CALLBACK[0]: CALLBACK[1]}) as (address, head):
         async with opened(folder, KODA_RAY_ADDRESS=address, **ray) as found:
             yield Open(found, head)
 
 
-@pytest.fixture(params=["server", "behind_proxy"])
-def any_server(request: pytest.FixtureRequest) -> Open:
-    return request.getfixturevalue(request.param)
+ALONE = pytest.mark.parametrize("server", ["alone"], indirect=True, scope="module")
 
 
 def listens_at(process: psutil.Process) -> list[int]:
@@ -139,6 +133,7 @@ def ports(server: Open) -> dict[int, str]:
     return found
 
 
+@ALONE
 async def test_keys_that_only_a_file_has_are_required_by_every_replica(server: Open) -> None:
     address = f"http://{other_address()}:{server.port}/v1/sessions"
     async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
@@ -147,6 +142,7 @@ async def test_keys_that_only_a_file_has_are_required_by_every_replica(server: O
         assert (await http.get(address, headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
 
 
+@ALONE
 async def test_no_port_of_rays_does_anything_without_its_token(server: Open) -> None:
     async with KodaClient(server.url, key=KEY) as client:
         session_id = (await client.create("a dot crosses, smooth")).session_id
@@ -228,9 +224,9 @@ def stopped(server: Open) -> Generator[None]:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_bodies_without_an_end_are_not_kept_in_memory(any_server: Open, late: bool) -> None:
+async def test_bodies_without_an_end_are_not_kept_in_memory(server: Open, late: bool) -> None:
     """Sixty uploads of 5 GB each, without a key: none is taken, each is told why once somebody can, and cut off."""
-    watched = {process.pid: process for process in any_server.processes() if "ray::" in process.name()}
+    watched = {process.pid: process for process in server.processes() if "ray::" in process.name()}
     before = most = sum(process.memory_info().rss for process in watched.values())
 
     async def watch() -> None:
@@ -240,8 +236,8 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(any_server: Open, la
             await asyncio.sleep(0.05)
 
     watching, sent = asyncio.create_task(watch()), dict.fromkeys(range(60), 0)
-    with stopped(any_server) if late else contextlib.nullcontext():
-        answers = [asyncio.create_task(endless(any_server.port, sent, number)) for number in sent]
+    with stopped(server) if late else contextlib.nullcontext():
+        answers = [asyncio.create_task(endless(server.port, sent, number)) for number in sent]
         if late:
             was = 0
             while not all(sent.values()) or was != (was := sum(sent.values())):  # until nobody can send any more
@@ -253,17 +249,17 @@ async def test_bodies_without_an_end_are_not_kept_in_memory(any_server: Open, la
     assert most - before < len(sent) * MOST_BYTES
 
 
-async def test_connections_that_say_nothing_keep_nobody_out(any_server: Open) -> None:
+async def test_connections_that_say_nothing_keep_nobody_out(server: Open) -> None:
     """There are more than a server has at most, each with the beginning of a request at best."""
     count, soft = MOST_CONNECTIONS + 500, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft < count + 500:
         pytest.skip(f"this process may have {soft} files open, which are too few to connect so often")
-    accepting = any_server.accepting()
+    accepting = server.accepting()
     before, connections = accepting.memory_info().rss, list[socket.socket]()
 
     def connect() -> None:
         for number in range(count):
-            connections.append(socket.create_connection(("127.0.0.1", any_server.port), timeout=60))
+            connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
             if number % 2:
                 connections[-1].sendall(b"GET / HT")
 
@@ -271,9 +267,7 @@ async def test_connections_that_say_nothing_keep_nobody_out(any_server: Open) ->
         await asyncio.to_thread(connect)
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for _ in range(5):
-                assert (
-                    await http.get(f"{any_server.url}/v1/health", headers={"Connection": "close"})
-                ).status_code == 200
+                assert (await http.get(f"{server.url}/v1/health", headers={"Connection": "close"})).status_code == 200
         assert connections[0].recv(1) == b"", "the first had to go"
         assert len(accepting.net_connections("tcp")) < MOST_CONNECTIONS + 200
         assert accepting.memory_info().rss - before < 200 * MB
@@ -282,9 +276,9 @@ async def test_connections_that_say_nothing_keep_nobody_out(any_server: Open) ->
             each.close()
 
 
-async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(any_server: Open) -> None:
+async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(server: Open) -> None:
     """It is on the disk, where it was: no more is read than its connection takes."""
-    data = any_server.server.data
+    data = server.server.data
     storage, store, at = Storage(str(data / "storage")), SqlStore(data / "koda.db"), now()
     job_id, size = new_id("job"), 768 * MB
     await storage.put(video_key("ann", job_id, "mp4"), bytes(size))
@@ -303,7 +297,7 @@ async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(any_server: 
     await store.open()
     await store.create_job(render)
     await store.close()
-    watched = [process.pid for process in any_server.processes() if "ray::" in process.name()]
+    watched = [process.pid for process in server.processes() if "ray::" in process.name()]
 
     def own_memory() -> int:
         """Return what is theirs alone, in bytes: what is mapped of the object store is not."""
@@ -317,7 +311,7 @@ async def test_what_a_slow_client_has_not_read_is_not_in_our_memory(any_server: 
 
     async with (
         asyncio.timeout(300),
-        httpx.AsyncClient(base_url=any_server.url, trust_env=False, timeout=60) as http,
+        httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http,
         http.stream("GET", f"/v1/renders/{job_id}/video", headers={"Authorization": f"Bearer {KEY}"}) as answer,
     ):
         blocks = answer.aiter_raw()
