@@ -22,6 +22,8 @@ __all__ = ["SqlAccounts", "count_stored", "ensure_project", "ensure_user", "give
 
 _A = schema.assets.c
 _K = schema.api_keys.c
+_A_KEY = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
+_EVER_A_KEY = select(_K.user_id).limit(1)  # asked with each request that has no key
 
 
 class SqlAccounts:
@@ -69,7 +71,7 @@ class SqlAccounts:
 
     async def has_api_keys(self, *, revoked: bool = False) -> bool:
         """Whether any key is of use; with ``revoked``, whether there ever was one."""
-        query = select(_K.user_id).limit(1) if revoked else select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
+        query = _EVER_A_KEY if revoked else _A_KEY
         return await self._database.read(lambda connection: connection.execute(query).first()) is not None
 
     async def api_keys(self) -> list[ApiKeyRecord]:
