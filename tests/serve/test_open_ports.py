@@ -108,7 +108,9 @@ async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
             yield Open(found, found.pid)
         return
     ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    with started(**ray, KODA_ENV_FILE=str(folder / "settings.env"), **{CALLBACK[0]: CALLBACK[1]}) as (address, head):
+    nodes = {**ray, "KODA_ENV_FILE": str(folder / "settings.env"), CALLBACK[0]: CALLBACK[1]}
+    # Serve ends a proxy that is not ready in 5 s and begins again: on a busy machine none gets ready then
+    with started(**nodes, RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60") as (address, head):
         async with opened(folder, KODA_RAY_ADDRESS=address, **ray) as found:
             yield Open(found, head)
 
