@@ -2,12 +2,13 @@
 
 What a raylet has given away it alone knows for certain: the head tells of that a moment later, and for a while after it
 has come back not at all. It has no list of leases, but says how much of a place is taken, and each worker says whether
-it is an actor and what it has done: one that is no actor and has done nothing idles, leased or not.
+it is an actor and what it has done. One that has done nothing yet idles, whether it is leased or not; one that has done
+tasks is none that Ray would make an actor of, so that it was leased for none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -31,11 +32,11 @@ class NodeLeases:
 
     Attributes:
         used: How many of its places of sessions.
-        idle: Its workers that are no actor and do nothing, by Ray's ids; with how many tasks each has done.
+        idle: Its workers that have done nothing yet, by Ray's ids.
     """
 
     used: float
-    idle: Mapping[str, int]
+    idle: frozenset[str]
 
 
 def raylet_address(host: str, port: int) -> str:
@@ -58,14 +59,14 @@ def leases_of(address: str) -> NodeLeases:
     total, free = (dict(of).get(SESSION_RESOURCE, 0.0) for of in (offers.resources_total, offers.resources_available))
     return NodeLeases(
         used=total - free,
-        idle={
-            worker.worker_id.hex(): int(worker.num_executed_tasks)
+        idle=frozenset(
+            worker.worker_id.hex()
             for worker in said.core_workers_stats
             if worker.worker_type == _WORKER
             and worker.actor_id in (b"", _NO_ACTOR)
-            and not worker.num_running_tasks
+            and not (worker.num_executed_tasks or worker.num_running_tasks)
             and worker.task_queue_length <= 0
-        },
+        ),
     )
 
 
@@ -87,7 +88,7 @@ def take_out_of_line(address: str, shares: Sequence[float]) -> None:
 
 
 def end_idle(address: str, worker: str) -> None:
-    """End a worker that idles; one that has become an actor meanwhile refuses, and goes on.
+    """End a worker; one that has become an actor meanwhile refuses, and goes on.
 
     Args:
         address: Its raylet's, with the port.
@@ -103,8 +104,8 @@ def end_idle(address: str, worker: str) -> None:
         try:
             raylet.KillLocalActor(asked, timeout=_ANSWER_S)
         except _grpc.RpcError as error:
-            # said of one that ends before it can answer as of one that refuses: what is taken shows which
-            if _code(error) != "ABORTED":
+            # what one that ends has no time to say and one that refuses says: what is taken shows which it was
+            if _code(error) not in ("ABORTED", "DEADLINE_EXCEEDED"):
                 raise
 
 

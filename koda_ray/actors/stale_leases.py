@@ -8,9 +8,10 @@ any other session, and a node with such a place never counts as idle, so that no
 So whatever waits in line while the head is away is taken out: none but a head asks for places of that size. What was
 granted before is found as soon as it is back: what a node has given away is held against what the cluster's actors have
 there. What is more may be on its way to an actor, or a task's (forks are tasks, and others on the same cluster may ask
-for the same resource). Only a worker that has idled for `IDLED_S`, and that no actor is told to have or to come to, is
-nobody's: those are ended, all at once, and Ray frees what they were given. Where that frees nothing, it was somebody's,
-and is tried again ever more seldom.
+for the same resource). A head tells of whom it gives a worker to before it gives it anything to do: so where more is
+taken for `TOLD_S`, a worker that has never done anything, for `IDLED_S`, and that no actor is told to have or to come
+to, is nobody's. Those are ended, all at once, and Ray frees what they were given. Where that frees nothing, it was
+somebody's, and is tried again ever more seldom.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
@@ -31,19 +33,23 @@ from koda_ray.actors.chores import logged
 from koda_ray.actors.nodes import ClusterNode
 from koda_ray.actors.raylets import NodeLeases, end_idle, leases_of, raylet_address, take_out_of_line
 from koda_ray.actors.seeing import ANSWER_S, see_nodes
+from koda_ray.cancellation import OneTask
 from koda_ray.errors import Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 
-__all__ = ["IDLED_S", "LOOK_S", "ClusterAsked", "Had", "StaleLeases", "stale_leases"]
+__all__ = ["IDLED_S", "LOOK_S", "TOLD_S", "ClusterAsked", "Had", "StaleLeases", "stale_leases"]
 
 IDLED_S = 4.0
-"""For how long a worker has to have idled that nobody has, in seconds: a head needs a moment to give it its work."""
+"""For how long a worker that is nobody's has to have idled, in seconds: while the head is away, too."""
+TOLD_S = 2.0
+"""For how long a head that is there may have had no time to tell of whom it gives a worker to, in seconds."""
 LOOK_S = 5.0
 """Between two looks while nothing is amiss, in seconds."""
 _SOON_S = 1.0
 _CONNECT_S = 1.5
 _CONNECTS = 2
+_AT_ONCE = 16
 _PAUSE_S, _PAUSE_MAX_S = 30.0, 3600.0
 _LEAST = 1e-6  # Ray counts in ten-thousandths; what is less comes of adding them up
 _SHARES = (1.0, COORDINATOR_SHARE)
@@ -88,13 +94,13 @@ class ClusterAsked(Protocol):
         ...
 
     async def end(self, node_id: str, worker: str) -> None:
-        """End a worker of a node that idles; raises `Unavailable`."""
+        """End a worker of a node; raises `Unavailable`."""
         ...
 
 
 @dataclass
 class _Tried:
-    """How much was taken for nobody as workers were ended, and for how long nothing is done unless it is more."""
+    """How much was taken for nobody as workers were ended, and until when nothing is done where it is as much."""
 
     more: float
     until: float
@@ -114,21 +120,32 @@ class StaleLeases:
         self._clock = clock
         self._offer: list[str] = []  # the nodes that have places
         self._refused: dict[str, float] = {}  # when those were asked to refuse what waits, since the head is away
-        self._idle: dict[str, dict[str, tuple[int, float]]] = {}  # what each worker had done, and since when no more
+        self._idle: dict[str, dict[str, float]] = {}  # since when which of a node's workers idle
+        self._over: dict[str, float] = {}  # since when more is taken on a node than actors have, as the head tells
         self._tried: dict[str, _Tried] = {}
+        self._due = float("-inf")
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        due = float("-inf")
-        while True:
-            if not await self._cluster.is_there():
-                await logged(self.prepare(), "take what waits for places out of line")
-                due = float("-inf")
-            elif self._clock() >= due:
-                self._refused.clear()
-                if await logged(self._clear_if_told(), "look for places that nobody has"):
-                    due = self._clock() + (_SOON_S if any(self._idle.values()) else LOOK_S)
-            await asyncio.sleep(_SOON_S)
+        looking = OneTask(self._look)
+        try:
+            while True:
+                if not await self._cluster.is_there():
+                    await looking.end()  # it may wait for long to be answered
+                    await logged(self.prepare(), "take what waits for places out of line")
+                    self._due = float("-inf")
+                else:
+                    self._refused.clear()
+                    if self._clock() >= self._due:
+                        looking.begin()
+                await asyncio.sleep(_SOON_S)
+        finally:
+            await looking.end()
+
+    async def _look(self) -> None:
+        if await logged(self._clear_if_told(), "look for places that nobody has"):
+            soon = any(idle for name, idle in self._idle.items() if name not in self._tried)
+            self._due = self._clock() + (_SOON_S if soon else LOOK_S)
 
     async def _clear_if_told(self) -> bool:
         try:
@@ -143,6 +160,7 @@ class StaleLeases:
 
         Again after a while: a head may be back for less than it takes to see that.
         """
+        self._over.clear()
         again = self._clock() - LOOK_S
         due = [node for node in self._offer if self._refused.get(node, again) <= again]
         await asyncio.gather(*map(self._prepare_at, due))
@@ -169,6 +187,7 @@ class StaleLeases:
         there = {node.id: node for node in nodes if node.total.get(SESSION_RESOURCE, 0) > 0}
         self._offer = [*there]
         self._idle = {name: idle for name, idle in self._idle.items() if name in there}
+        self._over = {name: since for name, since in self._over.items() if name in there}
         self._tried = {name: tried for name, tried in self._tried.items() if name in there}
         asked = [name for name, node in there.items() if self._is_odd(node, had)]
         if not asked:
@@ -182,7 +201,6 @@ class StaleLeases:
     def _is_odd(self, node: ClusterNode, had: Had) -> bool:
         """Whether a node is to be asked itself: a head that has just come back does not know what is taken."""
         if node.status == "draining":
-            self._idle.pop(node.id, None)
             return False
         return node.id in self._idle or node.used.get(SESSION_RESOURCE, 0) - had.places.get(node.id, 0) > _LEAST
 
@@ -197,43 +215,41 @@ class StaleLeases:
         """Return a node's workers that have idled for long and are nobody's, where more is taken than actors have."""
         more = leases.used - had.places.get(node_id, 0)
         if more <= _LEAST:
-            self._idle.pop(node_id, None)
-            self._tried.pop(node_id, None)
+            for known in (self._idle, self._over, self._tried):
+                known.pop(node_id, None)
             return []
         idle, now = self._note(node_id, leases), self._clock()
-        found = [name for name, (_, since) in idle.items() if now - since >= IDLED_S and name not in had.workers]
+        since = self._over.setdefault(node_id, now)
         tried = self._tried.get(node_id)
-        if tried is not None and now < tried.until and more <= tried.more + _LEAST:
-            self._idle.pop(node_id)
+        if tried is not None and abs(more - tried.more) > _LEAST:  # that has freed some, or there is another one
+            del self._tried[node_id]
+            tried = None
+        found = [name for name, at in idle.items() if now - at >= IDLED_S and name not in had.workers]
+        if not found or now - since < TOLD_S or (tried is not None and now < tried.until):
             return []
-        if not found:
-            return []
-        wait_s = _PAUSE_S if tried is None or more < tried.more - _LEAST else min(_PAUSE_MAX_S, tried.wait_s * 2)
+        wait_s = _PAUSE_S if tried is None else min(_PAUSE_MAX_S, tried.wait_s * 2)
         self._tried[node_id] = _Tried(more, now + wait_s, wait_s)
         return found
 
-    def _note(self, node_id: str, leases: NodeLeases) -> dict[str, tuple[int, float]]:
+    def _note(self, node_id: str, leases: NodeLeases) -> dict[str, float]:
         """Note since when which of a node's workers idle."""
         before, now = self._idle.get(node_id, {}), self._clock()
-        found: dict[str, tuple[int, float]] = {}
-        for worker, done in leases.idle.items():
-            known = before.get(worker)
-            found[worker] = known if known is not None and known[0] == done else (done, now)
-        self._idle[node_id] = found
+        self._idle[node_id] = found = {worker: before.get(worker, now) for worker in leases.idle}
         return found
 
     async def _end(self, node_id: str, workers: Sequence[str]) -> int:
-        ended = 0
-        for worker in workers:
-            try:
-                await self._cluster.end(node_id, worker)
-            except Unavailable as error:
-                _log.warning("could not free a place", node=node_id, worker=worker, error=error.message)
-            else:
-                ended += 1
+        ended = sum(await asyncio.gather(*(self._end_one(node_id, worker) for worker in workers)))
         if ended:
             _log.warning("places are taken for nobody: idle workers were ended", node=node_id, workers=ended)
         return ended
+
+    async def _end_one(self, node_id: str, worker: str) -> bool:
+        try:
+            await self._cluster.end(node_id, worker)
+        except Unavailable as error:
+            _log.warning("could not free a place", node=node_id, worker=worker, error=error.message)
+            return False
+        return True
 
 
 def stale_leases() -> StaleLeases:
@@ -246,6 +262,8 @@ class _Cluster:
 
     def __init__(self) -> None:
         self._addresses: Mapping[str, str] = {}
+        # of their own: what is asked of a head that is away may hang for a minute
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="koda-raylets")
 
     async def is_there(self) -> bool:
         host, _, port = str(_context().gcs_address).rpartition(":")
@@ -268,13 +286,16 @@ class _Cluster:
         return await _asked_of_head(_had)
 
     async def leases(self, node_id: str) -> NodeLeases:
-        return await asyncio.to_thread(leases_of, self._addresses[node_id])
+        return await self._in_thread(leases_of, self._addresses[node_id])
 
     async def refuse(self, node_id: str) -> None:
-        await asyncio.to_thread(take_out_of_line, self._addresses[node_id], _SHARES)
+        await self._in_thread(take_out_of_line, self._addresses[node_id], _SHARES)
 
     async def end(self, node_id: str, worker: str) -> None:
-        await asyncio.to_thread(end_idle, self._addresses[node_id], worker)
+        await self._in_thread(end_idle, self._addresses[node_id], worker)
+
+    def _in_thread(self, ask: Callable[..., T], *given: object) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, ask, *given)
 
 
 async def _asked_of_head(ask: Callable[[], T]) -> T:

@@ -17,7 +17,7 @@ from ray.core.generated import common_pb2, node_manager_pb2, node_manager_pb2_gr
 
 from koda_ray.actors.nodes import ClusterNode
 from koda_ray.actors.raylets import NodeLeases, end_idle, leases_of, raylet_address
-from koda_ray.actors.stale_leases import IDLED_S, LOOK_S, Had, StaleLeases, stale_leases
+from koda_ray.actors.stale_leases import IDLED_S, LOOK_S, TOLD_S, Had, StaleLeases, stale_leases
 from koda_ray.cancellation import end_all
 from koda_ray.config import REPO_ROOT
 from koda_ray.errors import Unavailable
@@ -31,11 +31,11 @@ class Town:
     def __init__(self, *, used: float = 0.0, had: float = 0.0) -> None:
         self.used = self.told = used
         self.places, self.workers = had, set[str]()
-        self.idle: dict[str, int] = {}
+        self.idle = set[str]()
         self.now = 0.0
         self.there, self.silent, self.draining, self.frees = True, False, False, True
         self.refused, self.ended = 0, list[str]()
-        self.leases_asked = 0
+        self.looked = self.leases_asked = 0
         self.stale = StaleLeases(self, clock=lambda: self.now)
 
     async def is_there(self) -> bool:
@@ -52,6 +52,7 @@ class Town:
         ]
 
     async def had(self) -> Had:
+        self.looked += 1
         return Had({"node": self.places}, frozenset(self.workers))
 
     async def leases(self, node_id: str) -> NodeLeases:
@@ -59,7 +60,7 @@ class Town:
         self.leases_asked += 1
         if self.silent:
             raise Unavailable("no answer")
-        return NodeLeases(self.used, dict(self.idle))
+        return NodeLeases(self.used, frozenset(self.idle))
 
     async def refuse(self, node_id: str) -> None:
         assert node_id == "node"
@@ -70,7 +71,7 @@ class Town:
     async def end(self, node_id: str, worker: str) -> None:
         self.ended.append(worker)
         if self.frees:
-            del self.idle[worker]
+            self.idle.remove(worker)
             self.used = self.told = self.used - 1
 
     async def clear(self, *, after_s: float = 0.0) -> dict[str, int]:
@@ -80,7 +81,7 @@ class Town:
 
 async def test_places_on_workers_that_idle_for_nobody_are_freed_all_at_once() -> None:
     town = Town(used=3.001, had=1.001)
-    town.idle = {"one": 0, "two": 7}
+    town.idle = {"one", "two"}
     assert await town.clear() == {}, "somebody may be about to give them work"
     assert await town.clear(after_s=IDLED_S - 1) == {}
     assert await town.clear(after_s=1) == {"node": 2}
@@ -90,16 +91,18 @@ async def test_places_on_workers_that_idle_for_nobody_are_freed_all_at_once() ->
 
 async def test_a_worker_that_an_actor_comes_to_is_not_ended_nor_one_that_has_worked_meanwhile() -> None:
     town = Town(used=3.0, had=1.0)
-    town.idle, town.workers = {"theirs": 0, "works": 3, "nobodys": 0}, {"theirs"}
+    town.idle, town.workers = {"theirs", "works", "nobodys"}, {"theirs"}
     await town.clear()
-    town.idle["works"] += 1
+    town.idle.remove("works")
+    await town.clear()
+    town.idle.add("works")
     assert await town.clear(after_s=IDLED_S) == {"node": 1}
     assert town.ended == ["nobodys"]
 
 
 async def test_where_actors_have_all_that_is_taken_nodes_are_not_even_asked() -> None:
     town = Town(used=2.0, had=2.0)
-    town.idle = {"spare": 0}
+    town.idle = {"spare"}
     assert await town.clear() == await town.clear(after_s=IDLED_S) == {}
     assert town.leases_asked == 0
 
@@ -108,7 +111,7 @@ async def test_while_the_head_is_away_what_waits_is_refused_and_what_it_left_is_
     """A head that has just come back does not know yet what is taken."""
     town = Town(used=2.0, had=2.0)
     await town.clear()
-    town.there, town.used, town.told, town.idle = False, 3.0, 0.0, {"left": 0}
+    town.there, town.used, town.told, town.idle = False, 3.0, 0.0, {"left"}
     await town.stale.prepare()
     await town.stale.prepare()
     assert town.refused == 1 and town.ended == []
@@ -116,7 +119,8 @@ async def test_while_the_head_is_away_what_waits_is_refused_and_what_it_left_is_
     await town.stale.prepare()
     assert town.refused == 2, "one that was back for a moment may have left more"
     town.there = True
-    assert await town.clear() == {"node": 1} and town.ended == ["left"]
+    assert await town.clear() == {}, "it may be about to tell whose it is"
+    assert await town.clear(after_s=TOLD_S) == {"node": 1} and town.ended == ["left"]
 
 
 async def test_who_looks_all_the_time_sees_a_head_go_and_come_back() -> None:
@@ -124,13 +128,15 @@ async def test_who_looks_all_the_time_sees_a_head_go_and_come_back() -> None:
     looking = asyncio.create_task(town.stale.run())
     try:
         async with asyncio.timeout(60):
-            await asyncio.sleep(0)
-            town.there, town.used, town.told, town.idle = False, 2.0, 0.0, {"left": 0}
+            while not town.looked:
+                await asyncio.sleep(0.05)
+            town.there, town.used, town.told, town.idle = False, 2.0, 0.0, {"left"}
             while not town.refused:
                 await asyncio.sleep(0.05)
             town.now += IDLED_S
             town.there = True
             while not town.ended:
+                town.now += 0.1
                 await asyncio.sleep(0.05)
     finally:
         await end_all((looking,))
@@ -139,21 +145,32 @@ async def test_who_looks_all_the_time_sees_a_head_go_and_come_back() -> None:
 async def test_where_it_frees_nothing_it_is_tried_ever_more_seldom_and_what_is_new_at_once() -> None:
     """A task of somebody's may hold a place for as long as it likes."""
     town, tried = Town(used=2.0, had=1.0), list[float]()
-    town.idle, town.frees = {"spare": 0}, False
+    town.idle, town.frees = {"spare"}, False
     for _ in range(400):
         if await town.clear(after_s=LOOK_S):
             tried.append(town.now)
     between = [later - earlier for earlier, later in pairwise(tried)]
     assert len(tried) > 3 and all(later > 1.5 * earlier for earlier, later in pairwise(between))
     town.used = town.told = 3.0
-    town.idle["left"], town.frees = 0, True
+    town.idle.add("left")
+    town.frees = True
     await town.clear(after_s=LOOK_S)
     assert await town.clear(after_s=IDLED_S) and "left" in town.ended
 
 
+async def test_what_began_to_idle_later_is_freed_as_soon_as_that_is_sure_too() -> None:
+    town = Town(used=3.0, had=1.0)
+    town.idle = {"one"}
+    await town.clear()
+    town.idle.add("two")
+    assert await town.clear(after_s=IDLED_S - 1) == {}
+    assert await town.clear(after_s=1) == {"node": 1}
+    assert await town.clear(after_s=IDLED_S - 1) == {"node": 1} and town.ended == ["one", "two"]
+
+
 async def test_a_node_that_says_nothing_is_asked_again_and_one_that_goes_is_left_alone() -> None:
     town = Town(used=2.0, had=1.0)
-    town.idle, town.silent = {"left": 0}, True
+    town.idle, town.silent = {"left"}, True
     assert await town.clear() == await town.clear(after_s=IDLED_S) == {}
     town.silent, town.draining = False, True
     assert await town.clear() == await town.clear(after_s=IDLED_S) == {}
