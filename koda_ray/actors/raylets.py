@@ -32,10 +32,12 @@ class NodeLeases:
 
     Attributes:
         used: How many of its places of sessions.
-        idle: Its workers that have done nothing yet, by Ray's ids.
+        actors: Its workers that are actors, by Ray's ids of them.
+        idle: Those that have done nothing yet.
     """
 
     used: float
+    actors: frozenset[str]
     idle: frozenset[str]
 
 
@@ -57,17 +59,14 @@ def leases_of(address: str) -> NodeLeases:
         said = raylet.GetNodeStats(_proto.GetNodeStatsRequest(), timeout=_ANSWER_S)
         offers = raylet.GetResourceLoad(_proto.GetResourceLoadRequest(), timeout=_ANSWER_S).resources
     total, free = (dict(of).get(SESSION_RESOURCE, 0.0) for of in (offers.resources_total, offers.resources_available))
-    return NodeLeases(
-        used=total - free,
-        idle=frozenset(
-            worker.worker_id.hex()
-            for worker in said.core_workers_stats
-            if worker.worker_type == _WORKER
-            and worker.actor_id in (b"", _NO_ACTOR)
-            and not (worker.num_executed_tasks or worker.num_running_tasks)
-            and worker.task_queue_length <= 0
-        ),
-    )
+    workers = [worker for worker in said.core_workers_stats if worker.worker_type == _WORKER]
+    actors = {worker.worker_id.hex() for worker in workers if worker.actor_id not in (b"", _NO_ACTOR)}
+    idle = {worker.worker_id.hex() for worker in workers if not _has_worked(worker)}
+    return NodeLeases(total - free, frozenset(actors), frozenset(idle - actors))
+
+
+def _has_worked(worker: Any) -> bool:
+    return worker.num_executed_tasks > 0 or worker.num_running_tasks > 0 or worker.task_queue_length > 0
 
 
 def take_out_of_line(address: str, shares: Sequence[float]) -> None:

@@ -5,20 +5,20 @@ a process, is granted later; nobody hears of that, and the place stays taken, on
 node is there (Ray's issues 66199 and 56019; seen with 2.60). A head that is lost a few times would leave no room for
 any other session, and a node with such a place never counts as idle, so that no autoscaler takes it away.
 
-So whatever waits in line while the head is away is taken out: none but a head asks for places of that size. What was
-granted before is found as soon as it is back: what a node has given away is held against what the cluster's actors have
-there. What is more may be on its way to an actor, or a task's (forks are tasks, and others on the same cluster may ask
-for the same resource). A head tells of whom it gives a worker to before it gives it anything to do: so where more is
-taken for `TOLD_S`, a worker that has never done anything, for `IDLED_S`, and that no actor is told to have or to come
-to, is nobody's. Those are ended, all at once, and Ray frees what they were given. Where that frees nothing, it was
-somebody's, and is tried again ever more seldom.
+So whatever waits in line while the head is away is taken out: none but a head asks for places of that size. And what a
+node has given away is held against what its actors have, then as well, where all of them were told of. What is more may
+be on its way to an actor, or a task's (forks are tasks, and others on the same cluster may ask for the same resource).
+A head that is there tells of whom it gives a worker to before it gives it anything to do: so where more is taken for
+`TOLD_S`, a worker that has never done anything, for `IDLED_S`, and that no actor is told to have or to come to, is
+nobody's. Those are ended, all at once, and Ray frees what they were given. Where that frees nothing, it was somebody's,
+and is tried again ever more seldom.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -63,11 +63,17 @@ class Had:
 
     Attributes:
         places: How much of the places of each node, by its id.
-        workers: Ray's ids of the workers that they are on, or come to.
+        shares: How much of one each has, by Ray's id of the worker that it is on or comes to.
     """
 
     places: Mapping[str, float] = field(default_factory=dict[str, float])
-    workers: frozenset[str] = frozenset()
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def lacks(self, leases: NodeLeases) -> float | None:
+        """How much more a node has given away than its actors have; None where nothing was told of one of them."""
+        if leases.actors - self.shares.keys():
+            return None
+        return leases.used - sum(self.shares.get(worker, 0.0) for worker in leases.actors | leases.idle)
 
 
 class ClusterAsked(Protocol):
@@ -118,6 +124,7 @@ class StaleLeases:
     def __init__(self, cluster: ClusterAsked, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._had = Had()
         self._offer: list[str] = []  # the nodes that have places
         self._refused: dict[str, float] = {}  # when those were asked to refuse what waits, since the head is away
         self._idle: dict[str, dict[str, float]] = {}  # since when which of a node's workers idle
@@ -168,11 +175,12 @@ class StaleLeases:
     async def _prepare_at(self, node_id: str) -> None:
         try:
             await self._cluster.refuse(node_id)
-            self._note(node_id, await self._cluster.leases(node_id))
+            leases = await self._cluster.leases(node_id)
         except Unavailable as error:
             _log.debug("a node does not say what it has given away", node=node_id, error=error.message)
-        else:
-            self._refused[node_id] = self._clock()
+            return
+        self._refused[node_id] = self._clock()
+        await self._end(node_id, self._nobodys(node_id, leases, told_s=0.0))
 
     async def clear(self) -> dict[str, int]:
         """Look at each node once, and end workers that have a place for nobody.
@@ -183,26 +191,26 @@ class StaleLeases:
         Raises:
             Unavailable: Nobody says which nodes there are, or what has which place.
         """
-        nodes, had = await self._cluster.nodes(), await self._cluster.had()
+        nodes, self._had = await self._cluster.nodes(), await self._cluster.had()
         there = {node.id: node for node in nodes if node.total.get(SESSION_RESOURCE, 0) > 0}
         self._offer = [*there]
         self._idle = {name: idle for name, idle in self._idle.items() if name in there}
         self._over = {name: since for name, since in self._over.items() if name in there}
         self._tried = {name: tried for name, tried in self._tried.items() if name in there}
-        asked = [name for name, node in there.items() if self._is_odd(node, had)]
+        asked = [name for name, node in there.items() if self._is_odd(node)]
         if not asked:
             return {}
         said = dict(zip(asked, await asyncio.gather(*(self._leases(name) for name in asked)), strict=True))
-        had = await self._cluster.had()  # as of now: whoever has got one of these workers is told of
-        nobodys = {name: self._nobodys(name, leases, had) for name, leases in said.items() if leases is not None}
+        self._had = await self._cluster.had()  # as of now: whoever has got one of these workers is told of
+        nobodys = {name: self._nobodys(name, leases) for name, leases in said.items() if leases is not None}
         ended = await asyncio.gather(*(self._end(name, workers) for name, workers in nobodys.items()))
         return {name: count for name, count in zip(nobodys, ended, strict=True) if count}
 
-    def _is_odd(self, node: ClusterNode, had: Had) -> bool:
+    def _is_odd(self, node: ClusterNode) -> bool:
         """Whether a node is to be asked itself: a head that has just come back does not know what is taken."""
         if node.status == "draining":
             return False
-        return node.id in self._idle or node.used.get(SESSION_RESOURCE, 0) - had.places.get(node.id, 0) > _LEAST
+        return node.id in self._idle or node.used.get(SESSION_RESOURCE, 0) - self._had.places.get(node.id, 0) > _LEAST
 
     async def _leases(self, node_id: str) -> NodeLeases | None:
         try:
@@ -211,21 +219,23 @@ class StaleLeases:
             _log.debug("a node does not say what it has given away", node=node_id, error=error.message)
             return None
 
-    def _nobodys(self, node_id: str, leases: NodeLeases, had: Had) -> list[str]:
+    def _nobodys(self, node_id: str, leases: NodeLeases, told_s: float = TOLD_S) -> list[str]:
         """Return a node's workers that have idled for long and are nobody's, where more is taken than actors have."""
-        more = leases.used - had.places.get(node_id, 0)
+        idle, now = self._note(node_id, leases), self._clock()
+        more = self._had.lacks(leases)
+        if more is None:
+            return []
         if more <= _LEAST:
             for known in (self._idle, self._over, self._tried):
                 known.pop(node_id, None)
             return []
-        idle, now = self._note(node_id, leases), self._clock()
-        since = self._over.setdefault(node_id, now)
+        since = self._over.setdefault(node_id, now) if told_s else now
         tried = self._tried.get(node_id)
         if tried is not None and abs(more - tried.more) > _LEAST:  # that has freed some, or there is another one
             del self._tried[node_id]
             tried = None
-        found = [name for name, at in idle.items() if now - at >= IDLED_S and name not in had.workers]
-        if not found or now - since < TOLD_S or (tried is not None and now < tried.until):
+        found = [name for name, at in idle.items() if now - at >= IDLED_S and name not in self._had.shares]
+        if not found or now - since < told_s or (tried is not None and now < tried.until):
             return []
         wait_s = _PAUSE_S if tried is None else min(_PAUSE_MAX_S, tried.wait_s * 2)
         self._tried[node_id] = _Tried(more, now + wait_s, wait_s)
@@ -323,14 +333,15 @@ def _had() -> Had:
     """
     data = cast("Any", gcs_pb2).ActorTableData
     table = cast("Any", state)._connect_and_get_accessor().get_actor_table
-    places: Counter[str] = Counter()
-    workers: set[str] = set()
+    places: defaultdict[str, float] = defaultdict(float)
+    shares: dict[str, float] = {}
     for kind in ("ALIVE", "PENDING_CREATION", "RESTARTING"):
         for row in (data.FromString(told) for told in table(None, kind)):
             if row.address.worker_id:
-                workers.add(row.address.worker_id.hex())
-                places[row.address.node_id.hex()] += dict(row.required_resources).get(SESSION_RESOURCE, 0)
-    return Had(places, frozenset(workers))
+                share = float(dict(row.required_resources).get(SESSION_RESOURCE, 0))
+                shares[row.address.worker_id.hex()] = share
+                places[row.address.node_id.hex()] += share
+    return Had(places, shares)
 
 
 # Ray's own types for these are incomplete

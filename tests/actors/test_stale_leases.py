@@ -30,7 +30,8 @@ class Town:
 
     def __init__(self, *, used: float = 0.0, had: float = 0.0) -> None:
         self.used = self.told = used
-        self.places, self.workers = had, set[str]()
+        self.had_all, self.shares = had, dict[str, float]()
+        self.actors = {"awake"}
         self.idle = set[str]()
         self.now = 0.0
         self.there, self.silent, self.draining, self.frees = True, False, False, True
@@ -53,14 +54,15 @@ class Town:
 
     async def had(self) -> Had:
         self.looked += 1
-        return Had({"node": self.places}, frozenset(self.workers))
+        shares = {"awake": self.had_all - sum(self.shares.values()), **self.shares}
+        return Had({"node": self.had_all}, shares)
 
     async def leases(self, node_id: str) -> NodeLeases:
         assert node_id == "node"
         self.leases_asked += 1
         if self.silent:
             raise Unavailable("no answer")
-        return NodeLeases(self.used, frozenset(self.idle))
+        return NodeLeases(self.used, frozenset(self.actors), frozenset(self.idle))
 
     async def refuse(self, node_id: str) -> None:
         assert node_id == "node"
@@ -85,13 +87,13 @@ async def test_places_on_workers_that_idle_for_nobody_are_freed_all_at_once() ->
     assert await town.clear() == {}, "somebody may be about to give them work"
     assert await town.clear(after_s=IDLED_S - 1) == {}
     assert await town.clear(after_s=1) == {"node": 2}
-    assert town.used == town.places and await town.clear(after_s=IDLED_S) == {}
+    assert town.used == town.had_all and await town.clear(after_s=IDLED_S) == {}
     assert sorted(town.ended) == ["one", "two"]
 
 
 async def test_a_worker_that_an_actor_comes_to_is_not_ended_nor_one_that_has_worked_meanwhile() -> None:
-    town = Town(used=3.0, had=1.0)
-    town.idle, town.workers = {"theirs", "works", "nobodys"}, {"theirs"}
+    town = Town(used=3.0, had=2.0)
+    town.idle, town.shares = {"theirs", "works", "nobodys"}, {"theirs": 1.0}
     await town.clear()
     town.idle.remove("works")
     await town.clear()
@@ -107,8 +109,7 @@ async def test_where_actors_have_all_that_is_taken_nodes_are_not_even_asked() ->
     assert town.leases_asked == 0
 
 
-async def test_while_the_head_is_away_what_waits_is_refused_and_what_it_left_is_freed_once_it_is_back() -> None:
-    """A head that has just come back does not know yet what is taken."""
+async def test_while_the_head_is_away_what_waits_is_refused_and_what_is_nobodys_freed() -> None:
     town = Town(used=2.0, had=2.0)
     await town.clear()
     town.there, town.used, town.told, town.idle = False, 3.0, 0.0, {"left"}
@@ -118,7 +119,20 @@ async def test_while_the_head_is_away_what_waits_is_refused_and_what_it_left_is_
     town.now += LOOK_S
     await town.stale.prepare()
     assert town.refused == 2, "one that was back for a moment may have left more"
-    town.there = True
+    assert town.ended == ["left"] and town.used == 2.0
+
+
+async def test_where_an_actor_came_that_nobody_told_of_it_is_seen_once_the_head_is_back() -> None:
+    """A head that has just come back does not know yet what is taken."""
+    town = Town(used=1.0, had=1.0)
+    await town.clear()
+    town.there, town.used, town.told, town.idle = False, 3.0, 0.0, {"left"}
+    town.actors.add("unheard")
+    for _ in range(3):
+        await town.stale.prepare()
+        town.now += LOOK_S
+    assert town.ended == []
+    town.there, town.had_all, town.shares = True, 2.0, {"unheard": 1.0}
     assert await town.clear() == {}, "it may be about to tell whose it is"
     assert await town.clear(after_s=TOLD_S) == {"node": 1} and town.ended == ["left"]
 
