@@ -20,7 +20,7 @@ from koda_ray.actors.timeline import fork_session
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, Unavailable
 from koda_ray.render.presence import Presence
-from koda_ray.resources import SESSION_RESOURCE
+from koda_ray.resources import FORK_SHARE, SESSION_RESOURCE
 from koda_ray.state.records import SessionQuota
 
 __all__ = ["FORK_S", "Forks"]
@@ -96,4 +96,5 @@ async def _forked(settings: Settings, **asked: Any) -> str:
 # Ray's own types for these are incomplete
 _remote = cast("Callable[..., Callable[[object], Any]]", ray.remote)
 _cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
-_fork = _remote(num_cpus=0, resources={SESSION_RESOURCE: 1}, max_retries=0, max_calls=1, name="fork")(_fork_here)
+_asks = {"num_cpus": 0, "resources": {SESSION_RESOURCE: FORK_SHARE}}
+_fork = _remote(**_asks, max_retries=0, max_calls=1, name="fork")(_fork_here)
