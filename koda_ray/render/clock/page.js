@@ -425,6 +425,7 @@
     const number = (value) => (Number.isFinite(value) ? value : null);
     const size = koda.size || {};
     const aside = held.size > 0 || frames().length > 0;
+    kodaWitness.begin();
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 
@@ -445,6 +446,7 @@
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
   const frame = async (ms) => {
+    kodaWitness.next();
     kodaCanvas.next();
     await pictures.prepare(ms);
     await clock.moveTimers(ms);
@@ -473,10 +475,11 @@
     const names = coming(); // before: what arrives meanwhile has not been placed
     if (waits()) names.push("the page of an iframe"); // it came in the last round
     await pictures.place();
+    kodaWitness.shown();
     return names.length ? names : coming();
   };
   const api = {
-    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming,
+    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming, witness: kodaWitness.said,
     painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
       const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
       const over = (there) => { native.clearInterval(timer); resolve(there); };
@@ -484,6 +487,7 @@
     }),
   };
   Object.defineProperty(window, "__kodaRender", { value: Object.freeze(api), enumerable: false });
+  kodaWitness.arm();
 
   // ---- a frame that the page around it may not look into --------------------------------------------------------
   const isReached = () => { // by that page
