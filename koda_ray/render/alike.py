@@ -1,28 +1,28 @@
 """Which units of a changed page look as before: found by what its frames are drawn from, without drawing them.
 
-A few pictures that are equal prove nothing of those between them, and pictures of low resolution nothing of a pixel. So
-it is not pictures that are compared but all that they are made of. While a unit is captured, its page notes
-(`clock/witness.js`) every call that changes a WebGL context or a canvas, with all data that it is given, and after each
-frame the document: nodes, attributes, and every value that was written into an inline style. Beside that stand the
-digests of the files that the page had asked for (`inputs`), except its scripts and pages: those act through what is
-noted, and through nothing else. All of it is one digest of 128 bits that runs from the page's beginning to the unit's last
-frame, since what a browser draws depends on what it drew before.
+A few pictures that are equal prove nothing of those between them, and pictures of low resolution nothing of a pixel.
+So it is not pictures that are compared but all that they are made of. While a unit is captured, its page notes
+(`clock/witness.js`) every call that changes a WebGL context or a canvas, with all data that it is given, and after
+each frame the document: nodes, attributes, and every value that was written into an inline style. Beside that stand
+the digests of the files that the page had asked for (`inputs`), except its scripts and pages: those act through what
+is noted, and through nothing else. All of it is one digest of 128 bits that runs from the page's beginning to the
+unit's last frame, since what a browser draws depends on what it drew before.
 
 A page of a new bundle is then run through the same frames "dry": what WebGL would draw is noted and left undone, and
-nothing is painted. That is most of a frame's cost, and no script can tell the difference that reads no pixels back. Where
-the digests are equal, the same browser (the environment's fingerprint is part of a unit's key) was given the same
-to draw, in the same order, from the same files: so it draws the same, by what all units rely on.
+nothing is painted. That is most of a frame's cost, and no script can tell the difference that reads no pixels back.
+Where the digests are equal, the same browser (the environment's fingerprint is part of a unit's key) was given the
+same to draw, in the same order, from the same files: so it draws the same, by what all units rely on.
 
 What a picture may depend on beside that is not followed but refused: where a page does it, in the old bundle or in the
 new one, there is no digest, and the unit is captured. Those are a 2D canvas in the document, film, animations and
-transitions of the browser's, shadow roots, frames in the page, workers, WebGPU, pixels that are read back, rules that a
-script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not listed, and changes of
-the page between a frame's end and its picture. Files of style are compared as they are: where one differs, no unit is
-taken over. So an error can only be one of these lists', and the lists are of what may be, not of what may not, wherever
-there is a choice.
+transitions of the browser's, shadow roots, frames in the page, workers, WebGPU, pixels that are read back, rules that
+a script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not listed, and changes
+of the page between a frame's end and its picture. Files of style are compared as they are: where one differs, no unit
+is taken over. So an error can only be one of these lists', and the lists are of what may be, not of what may not,
+wherever there is a choice.
 
-What a unit shows depends on its run's beginning (`plan`). So a run is taken over as a whole, or captured as a whole: no
-page ever begins where another's unit ends.
+What a unit shows depends on its run's beginning (`plan`). So a run is taken over as a whole, or captured as a whole:
+no page ever begins where another's unit ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 
 from koda_ray.render.protocol import UnitResult
 
-__all__ = ["MISSES", "are_alike", "evidence", "is_worth_a_look", "counterparts"]
+__all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look"]
 
 MISSES = 1
 """After how many runs that differ a task looks no further: a change that is seen in one is likely seen in the next."""

@@ -198,7 +198,7 @@ class _Capture:
         return {unit.index for unit in run}
 
     async def _look(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
-        """Run the page through frames without drawing them; return the units that look as before, up to the first not."""
+        """Run the page through frames without drawing them; return the first units, which look as before."""
         spec, found = self._task.spec, list[UnitResult]()
         page = await self._open("dry")
         if not page.contract:

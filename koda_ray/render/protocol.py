@@ -111,8 +111,8 @@ class UnitResult:
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
     before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract;
     ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
-    bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` is what the frames are
-    made of as `koda_ray.render.alike` says it, None where that is not known;
+    bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names what the frames
+    are made of (`koda_ray.render.alike`), None where that is not known;
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 

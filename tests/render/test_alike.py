@@ -1,4 +1,4 @@
-"""Units of a changed page that look as before: taken over where all that they are drawn from is the same, else never."""
+"""Units of a changed page that look as before: taken over where all is the same that they are drawn from."""
 
 from __future__ import annotations
 
@@ -150,7 +150,6 @@ async def test_what_is_gone_meanwhile_is_captured(storage: Storage) -> None:
 MARKUP = (
     "<!doctype html><style>@keyframes k { to { left: 9px } }</style><body><p id=p>Koda</p>BODY"
     "<script src=film.js></script>"
-)
 )
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
 REFUSED = {
