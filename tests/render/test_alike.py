@@ -145,6 +145,24 @@ async def test_what_is_gone_meanwhile_is_captured(storage: Storage) -> None:
     assert taken(second) == (3, 3)
 
 
+@pytest.mark.full
+@pytest.mark.browser
+async def test_who_notes_changes_no_picture() -> None:
+    async with await Browser.launch() as browser:
+        seen: list[list[bytes]] = []
+        for witness in (None, "drawn"):
+            setup = PageSetup(width=160, height=90, witness=cast("Any", witness))
+            page = await LoadedPage.open(browser, Bundle(film("")), setup)
+            await page.wait_ready(30)
+            pictures: list[bytes] = []
+            for frame in range(10):
+                await page.go(frame, 10)
+                pictures.append(await page.picture())
+            seen.append(pictures)
+            await page.close()
+    assert seen[0] == seen[1] and len(set(seen[0])) == 10
+
+
 # --- what is not followed -------------------------------------------------------------------------------------------
 
 MARKUP = (

@@ -425,7 +425,7 @@
     const number = (value) => (Number.isFinite(value) ? value : null);
     const size = koda.size || {};
     const aside = held.size > 0 || frames().length > 0;
-    kodaWitness.begin();
+    kodaWitness.begin(!!contract);
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 

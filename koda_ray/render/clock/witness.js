@@ -153,6 +153,7 @@ const kodaWitness = (() => {
       names.set(`${name} ${number}`, number);
       target[name] = { [name](...given) {
         calls += 1;
+        if (why) return skips ? undefined : apply(run, this, given);
         put(14); put(number); put(same(owner(this))); put(given.length);
         for (let i = 0; i < given.length; i++) value(given[i]);
         if (skips) return undefined;
@@ -216,6 +217,7 @@ const kodaWitness = (() => {
   const real = new WeakMap(), shown = new WeakMap(), written = new WeakMap(); // written: element -> its digest so far
   const { getAttribute } = Element.prototype;
   const note = (element, ...what) => {
+    if (why) return;
     let before = written.get(element);
     if (!before) written.set(element, before = new Uint32Array(4));
     const line = [apply(getAttribute, element, ["style"]), ...what].map((one) => `${String(one).length}:${String(one)}`).join(), given = new Uint32Array((line.length + 4) & ~3);
@@ -389,6 +391,7 @@ const kodaWitness = (() => {
     put(21);
   };
   const look = () => {
+    if (why) return;
     nodes = 0;
     const { activeElement } = document, selected = getSelection();
     if (getAnimations.call(document).length) tell("an animation");
@@ -410,7 +413,10 @@ const kodaWitness = (() => {
   const quietly = (run) => { try { run(); } catch (error) { on = true; tell(`an error: ${String(error).slice(0, 80)}`); } };
   return {
     arm() { on = true; },
-    begin: () => quietly(look), // what a page did before is not shown, and what is there now is noted with it
+    begin(isSought) { // what a page did before is not shown, and what is there now is noted with it
+      if (!isSought) tell("a page that is played");
+      quietly(look);
+    },
     next: () => quietly(unchanged),
     shown: () => quietly(() => {
       put(22);
