@@ -200,7 +200,12 @@ REFUSED = {
     "the focus": ("<a href=x id=a>x</a>", "a.focus()"),
     "a picture of no file": ("<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>", ""),
     "a property of its own": ("", "CSS.registerProperty({ name: '--x', inherits: false })"),
-    "too much": ("", "document.body.append(...Array.from({ length: 6000 }, () => document.createElement('i')))"),
+    "much data": ("", f"{CONTEXT} gl.bufferData(gl.ARRAY_BUFFER, new Uint8Array(40 << 20), gl.STATIC_DRAW)"),
+    "a place in the page": ("", "location.hash = 'p'"),
+    "too many elements": (
+        "",
+        "document.body.append(...Array.from({ length: 6000 }, () => document.createElement('i')))",
+    ),
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }
 CONTRACT = """let seen = () => {};

@@ -11,6 +11,7 @@ const kodaWitness = (() => {
   if (!__WITNESS__ || kodaAlone || window !== parent) return none;
   const DRY = __DRY__;
   const MAX_NODES = 5000, SIZE = 16384;
+  const MAX_BYTES = 32 << 20, MAX_ALL_BYTES = 512 << 20; // of one call, and of a page: about half a second
   const { imul } = Math, { isView } = ArrayBuffer, { isArray } = Array;
   const { apply, ownKeys } = Reflect, of = Object.getOwnPropertyDescriptor;
   const { getAnimations } = Document.prototype;
@@ -74,11 +75,19 @@ const kodaWitness = (() => {
     return id;
   };
   const faces = () => { for (const { status } of document.fonts ?? []) put(status === "loaded" ? 1 : 0); };
+  let noted = 0;
+  const isTooMuch = (length) => {
+    noted += length;
+    if (length > MAX_BYTES || noted > MAX_ALL_BYTES) tell("too much data");
+    return Boolean(why);
+  };
   const text = (value) => {
+    if (isTooMuch(4 * value.length)) return;
     put(3); put(value.length);
     for (let i = 0; i < value.length; i++) put(value.charCodeAt(i));
   };
   const bytes = (buffer, start, length) => {
+    if (isTooMuch(length)) return;
     put(length);
     if (start & 3) { buffer = buffer.slice(start, start + length); start = 0; }
     const whole = new Uint32Array(buffer, start, length >> 2);
@@ -398,7 +407,7 @@ const kodaWitness = (() => {
     if (adoptedOf(document).length) tell("an adopted style sheet");
     if (activeElement && activeElement !== document.body) tell("something has the focus");
     if (selected && selected.rangeCount && !selected.isCollapsed) tell("something is selected");
-    if (scrollX || scrollY || document.designMode !== "off") tell("the page is scrolled, or edited");
+    if (scrollX || scrollY || location.hash || document.designMode !== "off") tell("the page is scrolled, or edited");
     if (document.pictureInPictureElement || document.fullscreenElement) tell("a whole screen");
     open = [...document.styleSheets].some(sees);
     text(document.compatMode); text(location.href); text(document.baseURI);
