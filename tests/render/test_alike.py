@@ -111,10 +111,10 @@ async def test_what_looks_as_before_is_not_captured_again(storage: Storage) -> N
     [
         ("// said in other words", 6),
         ("if (t >= 3) now.text = 'Ray';", 3),
-        ("if (t < 1) now.text = 'Ray';", 3),
+        ("if (t < 1) now.text = 'Ray';", 0),  # one task has all: it looks no further
         ("if (t > 3.95 && t < 4.05) now.x += 1e-7;", 3),  # a style says the same of both
-        ("if (t > 0.45 && t < 0.55) now.size += 1e-7;", 3),
-        ("if (t > 0.45 && t < 0.55) now.colour[1] = 1 / 255;", 3),
+        ("if (t > 4.45 && t < 4.55) now.size += 1e-7;", 3),
+        ("if (t > 4.45 && t < 4.55) now.colour[1] = 1 / 255;", 3),
         ("now.colour[0] = 1;", 0),
     ],
 )
