@@ -6,12 +6,13 @@ Runs are interleaved (ours, a peer, ours, the next), figures are medians, and wh
 machine is the same for all. The floor of a scene is what painting its frames and encoding them with x264 cost by
 themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 
-- ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's
+- ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's;
+  ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little
 - ``wall_over_half_floor``: wall a frame on two processors, until all units are stored, over half of the floor's CPU
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
   ours, ``fast``, which is what we do unasked, and ``draft``, those count whose picture is no worse than the peer's
-- ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one
+- ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one, in every round too
 - ``ssim``: of ours and each peer's video with pictures taken without loss
 
 (all of 1080p60; with ``_360p`` behind it, of 640x360 at 15 frames a second)
@@ -46,7 +47,7 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.memory import usual_browsers
 from koda_ray.render.spec import Effort, RenderSpec
 
-__all__ = ["main"]
+__all__ = ["FULL", "RenderShape", "SceneRuns", "main", "promised_figures"]
 
 WORKERS = 2
 """Pages and encoders of the floor, and the fewest that peers are tried with."""
@@ -96,13 +97,18 @@ class SceneRuns:
     cold_s: list[float] = field(default_factory=list[float])
     cold_drafts_s: list[float] = field(default_factory=list[float])
     peers: dict[str, list[PeerRun]] = field(default_factory=dict[str, list[PeerRun]])
-    peers_alone: dict[str, PeerRun] = field(default_factory=dict[str, PeerRun])
+    peers_alone: dict[str, list[PeerRun]] = field(default_factory=dict[str, list[PeerRun]])
     ssim: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def cpu_over_floor(self) -> float:
         """Processor time a frame over the floor's."""
         return _median([run.cpu_ms for run in self.ours]) / self.floor.cpu_ms
+
+    @property
+    def cpu_over_floor_ms(self) -> float:
+        """Processor time a frame beyond the floor's, in milliseconds."""
+        return _median([run.cpu_ms for run in self.ours]) - self.floor.cpu_ms
 
     @property
     def wall_over_half_floor(self) -> float:
@@ -118,7 +124,7 @@ class SceneRuns:
     @property
     def alone_speedup(self) -> float | None:
         """The best peer's wall a frame with one worker, from its first one to the file, over ours."""
-        peers = {name: [run.wall_ms] for name, run in self.peers_alone.items()}
+        peers = {name: [run.wall_ms for run in runs] for name, runs in self.peers_alone.items()}
         return self._over_best(peers, {OUR: [run.to_file_ms for run in self.alone]})
 
     @property
@@ -145,7 +151,7 @@ class SceneRuns:
             "x264_ms": self.floor.x264_ms,
         }
         runs = {OUR: self.ours, DRAFT: self.drafts, f"{OUR} alone": self.alone, **self.peers}
-        runs |= {f"{name} alone": [run] for name, run in self.peers_alone.items()}
+        runs |= {f"{name} alone": each for name, each in self.peers_alone.items()}
         return {
             "scene": self.scene,
             "shape": asdict(self.shape),
@@ -200,19 +206,25 @@ class RenderComparison:
                     done.peers.setdefault(peer.name, []).append(await peer.render(job, variant))
                     done.drafts.append(await render_warm(executor, bundle, draft, folder / "koda-draft.mp4"))
             if full and name in SCENES:
-                for effort, times in zip(EFFORTS, (done.cold_s, done.cold_drafts_s), strict=True):
-                    times.append(await self._cold(bundle, shape, folder, effort))
+                await self._cold_and_alone(done, bundle, spec, {peer: best[peer.name][0] for peer in peers})
         done.ssim[OUR] = await ssim(done.ours[-1].video, done.floor.pictures)
         if done.drafts:
             done.ssim[DRAFT] = await ssim(done.drafts[-1].video, done.floor.pictures)
         for peer in peers:
             done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, done.floor.pictures)
-        if full and name in SCENES:
-            done.alone.append(await render_warm(self._executors[1], bundle, spec, folder / "koda-alone.mp4"))
-            for peer in peers:
-                job = self._job(name, shape, folder, 1, shape.frames)
-                done.peers_alone[peer.name] = await peer.render(job, best[peer.name][0])
         return done
+
+    async def _cold_and_alone(
+        self, done: SceneRuns, bundle: Bundle, spec: RenderSpec, peers: Mapping[PeerRenderer, str]
+    ) -> None:
+        """Render from cold, and with one worker; peers, with their best settings, by one worker too."""
+        folder = self._folder / f"{done.scene}-{done.shape.name}"
+        for effort, times in zip(EFFORTS, (done.cold_s, done.cold_drafts_s), strict=True):
+            times.append(await self._cold(bundle, done.shape, folder, effort))
+        done.alone.append(await render_warm(self._executors[1], bundle, spec, folder / "koda-alone.mp4"))
+        for peer, variant in peers.items():
+            run = await peer.render(self._job(done.scene, done.shape, folder, 1, done.shape.frames), variant)
+            done.peers_alone.setdefault(peer.name, []).append(run)
 
     async def _best(self, peer: PeerRenderer, scene: str, shape: RenderShape, folder: Path) -> tuple[str, int]:
         """Return the settings, and workers, with which a peer renders a piece of this scene in the least time."""
@@ -280,7 +292,7 @@ def _print(measured: Sequence[SceneRuns]) -> None:
     )
     for one in measured:
         ours = one.ours
-        alone = f"{one.alone[0].wall_ms:.1f}" if one.alone else "-"
+        alone = f"{_median([run.wall_ms for run in one.alone]):.1f}" if one.alone else "-"
         cold = f"{_median(one.cold_s):.2f}" if one.cold_s else "-"
         peers: list[str] = []
         if one.drafts:
@@ -289,10 +301,11 @@ def _print(measured: Sequence[SceneRuns]) -> None:
             peers.append(f"{DRAFT} {draft:.1f} ms, {cold_draft} s, {one.ssim[DRAFT]:.4f}")
         for name, runs in one.peers.items():
             wall = _median([run.wall_ms for run in runs])
-            single = f" ({one.peers_alone[name].wall_ms:.1f})" if name in one.peers_alone else ""
+            single = _median([run.wall_ms for run in one.peers_alone[name]]) if name in one.peers_alone else None
+            beside = "" if single is None else f" ({single:.1f})"
             ratio = wall / _median([run.to_file_ms for run in ours])
             peers.append(
-                f"{name} [{runs[0].variant}] {wall:.1f}{single} ms, {_median([run.total_s for run in runs]):.2f} s, "
+                f"{name} [{runs[0].variant}] {wall:.1f}{beside} ms, {_median([run.total_s for run in runs]):.2f} s, "
                 f"{one.ssim[name]:.4f}, x{ratio:.2f}"
             )
         print(
@@ -304,7 +317,7 @@ def _print(measured: Sequence[SceneRuns]) -> None:
         )
 
 
-def _figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, object]:
+def promised_figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, object]:
     """Return the figures that are promised: of the first shape's scenes, and with another ending of the small one's."""
     figures: dict[str, object] = {}
     for shape, ending in ((first, ""), (FULL[1], "_360p")):
@@ -317,6 +330,7 @@ def _figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[str, obj
 def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
     figures: dict[str, object] = {
         "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
+        "cpu_over_floor_ms": {name: round(one.cpu_over_floor_ms, 2) for name, one in main.items()},
         "wall_over_half_floor": {name: round(one.wall_over_half_floor, 3) for name, one in main.items()},
         "ssim": {name: {who: round(value, 5) for who, value in one.ssim.items()} for name, one in main.items()},
     }
@@ -372,7 +386,7 @@ async def measure(
                 if scenes and scene not in scenes:
                     continue
                 measured.append(await comparison.scene(scene, shape, rounds=rounds, full=not quick))
-                figures |= _figures(measured, shapes[0])
+                figures |= promised_figures(measured, shapes[0])
                 figures["scenes"] = [each.to_json() for each in measured]
                 _write(target, figures, measured)
     _print(measured)

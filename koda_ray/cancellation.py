@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from koda_ray.errors import Cancelled
 
-__all__ = ["all_or_cancel", "end_all", "finish", "own", "see_through"]
+__all__ = ["OneTask", "all_or_cancel", "end_all", "finish", "own", "see_through"]
 
 T = TypeVar("T")
 
@@ -87,3 +87,29 @@ async def all_or_cancel(work: list[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks)
     finally:
         await end_all(tasks)
+
+
+class OneTask:
+    """Work in the background that is under way at most once, whoever begins it; its owner ends it.
+
+    Args:
+        work: What is done.
+        name: Of its task.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str | None = None) -> None:
+        self._work = work
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> asyncio.Task[None]:
+        """Begin it where it is not under way; returns its task."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name=self._name)
+        return self._task
+
+    async def end(self) -> None:
+        """Cancel it and see it end, where it is under way; it may be begun again."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            await end_all((task,))

@@ -92,6 +92,18 @@ def _as_json() -> list[Any]:
     ]
 
 
+def _for_people() -> list[Any]:
+    """As structlog does by itself, with tracebacks as Python writes them even where it was loaded with rich.
+
+    Rich shows the variables of each frame, which may be anybody's prompt or key, and takes seconds for it.
+    """
+    processors = structlog.get_config()["processors"]
+    for each in processors:
+        if isinstance(each, structlog.dev.ConsoleRenderer):
+            each.exception_formatter = structlog.dev.plain_traceback
+    return processors
+
+
 def _traced(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Name the trace that this belongs to, where there is one."""
     if (trace := trace_id()) is not None:
@@ -104,5 +116,5 @@ def _to(place: Callable[[], Writes | None]) -> structlog.PrintLoggerFactory:
 
 
 if not structlog.is_configured():  # by whoever uses this package in a program of their own
-    said = _as_json() if os.environ.get(FORMAT) == "json" else [_traced, *structlog.get_config()["processors"]]
+    said = _as_json() if os.environ.get(FORMAT) == "json" else [_traced, *_for_people()]
     structlog.configure(processors=said, logger_factory=_to(lambda: sys.stdout))

@@ -5,7 +5,7 @@
 - A test that leaves a process, a port, a temporary folder or a running event loop behind fails, with the name of what
   it left; the loop is taken away, so that the tests after it can run theirs.
 - A test whose time is over and that cannot be ended either, a fixture of it hanging, ends the run with every stack.
-- Hypothesis measures no time: a busy machine is no counterexample.
+- Hypothesis measures no time: a busy machine is no counterexample. In the quick tier it looks at fewer examples.
 - Without ``--full`` only the quick tier runs, and a quick test that takes long fails (`tests.tiers`).
 - An interrupt reaches what a test starts, also where the run was started with interrupts ignored.
 - ``@pytest.mark.alone`` keeps the tests beside it waiting, where everything runs several tests at a time.
@@ -36,6 +36,7 @@ from hypothesis import HealthCheck, settings
 import koda_ray.logs  # noqa: F401 - it says where logs go, once, and not in the middle of a test
 from koda_ray.config import Settings
 from tests import groups, leaks, services, tiers, turns
+from tests.certificates import one_certificate
 from tests.databases import *  # noqa: F403 - fixtures, for whoever asks for one by its name
 
 pytest.register_assert_rewrite("tests.state.conformance")
@@ -43,11 +44,13 @@ pytest.register_assert_rewrite("tests.state.conformance")
 settings.register_profile(
     "koda", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
+settings.register_profile("quick", settings.get_profile("koda"), max_examples=30)
 settings.load_profile("koda")
 
 # What the program, the models' SDKs, Ray, S3's client, HTTP clients and terminals read.
 _THEIRS = ("KODA_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "AWS_", "RAY_")
-_THEIRS_TOO = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "NODE_OPTIONS", "NODE_ENV"}
+_TERMINALS = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"}
+_THEIRS_TOO = {*_TERMINALS, "NODE_OPTIONS", "NODE_ENV", "IMAGEIO_FFMPEG_EXE"}
 _PROXIES = {f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")}
 # Browser, template and page stay where the launcher found them, and what is asked of the tests is no setting.
 _KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_WEB_PATH", "KODA_TEST_")
@@ -169,6 +172,7 @@ def pytest_configure(config: pytest.Config) -> None:
     lasting = _Lasting()
     config.pluginmanager.register(lasting)
     if not tiers.is_everything(config):
+        settings.load_profile("quick")
         config.pluginmanager.register(_Brevity(lasting))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(_GivesUp())
@@ -180,7 +184,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kt-"))
     nothing = {"KODA_ENV_FILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}
     os.environ |= dict.fromkeys(nothing, os.devnull)
-    os.environ |= {"ANTHROPIC_CONFIG_DIR": str(folder / "nothing")}
+    os.environ |= {"ANTHROPIC_CONFIG_DIR": str(folder / "nothing")} | one_certificate(folder / "one.pem")
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     folder.chmod(0o711)  # sandboxes and browsers run as another user and walk through it
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)

@@ -77,6 +77,21 @@ def test_a_page_becomes_a_video_named_after_it_with_a_line_now_and_then(folder: 
 
 @pytest.mark.browser
 @pytest.mark.full
+def test_parts_that_a_change_leaves_as_they_were_are_told_apart(folder: Path) -> None:
+    koda(folder, "render", "page", *SMALL)
+    (folder / "page" / "notes.txt").write_text("asked for by nobody")
+    ran = koda(folder, "render", "page", *SMALL)
+    words = "1 of 1 part were there already from before, 1 of them from the page as it was before a change"
+    assert words in " ".join(ran.out.split()), ran.out
+    (folder / "page" / "notes.txt").write_text("other words")
+    made = json.loads(koda(folder, "render", "page", *SMALL, "--json").out)
+    assert (made["unitsReused"], made["unitsAdopted"]) == (1, 1)
+    made = json.loads(koda(folder, "render", "page", *SMALL, "--json").out)
+    assert (made["unitsReused"], made["unitsAdopted"]) == (1, 0)  # it was made before, whole
+
+
+@pytest.mark.browser
+@pytest.mark.full
 def test_a_batch_tells_of_each_row_and_its_status_says_that_one_failed(folder: Path) -> None:
     (folder / "rows.json").write_text('[{"name": "Ada"}, {"name": "Bo", "fail": true}, {"name": "Cy"}]')
     ran = koda(folder, "render", "page", *SMALL, "--props", "rows.json", "-o", "out/{name}.mp4")
@@ -143,6 +158,7 @@ def test_an_interrupt_ends_every_process_and_the_same_command_goes_on(folder: Pa
 
 
 @pytest.mark.browser
+@pytest.mark.full
 def test_a_disk_that_is_full_is_told_with_the_videos_name(folder: Path) -> None:
     with small(folder / "disk", 0.02) as disk:
         (disk / "before").write_bytes(bytes(20 * 1024))

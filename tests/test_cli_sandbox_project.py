@@ -72,6 +72,7 @@ def test_all_files_go_out_and_come_back(place: TemplateWorkplace) -> None:
     assert sorted(path.name for path in place.folder.glob("*.zip*")) == ["bad.zip", "my.zip"]
 
 
+@pytest.mark.full
 def test_a_build_comes_out_or_says_where_it_fails(place: TemplateWorkplace) -> None:
     box = place.done("sandbox", "create")
     # a page that takes no time to build: the demo's does at each provider (project_conformance)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from koda_ray import doctor
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.doctor import Examination, Finding, containers, machine, programs, services
 from koda_ray.render import isolation
+from koda_ray.render.programs import find_program
 from koda_ray.wire import Health
 
 
@@ -82,6 +82,7 @@ def test_a_missing_program_is_named_with_its_package_and_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PATH", without(tools, program)["PATH"])
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "ffmpeg")  # the one on PATH
     checks = (programs.ffmpeg, programs.node, machine.isolation)
     assert doctor.run(settings, checks=checks) == 1
     shown = capsys.readouterr().out
@@ -129,12 +130,14 @@ def test_a_node_that_vite_does_not_take(settings: Settings, tools: Path) -> None
 
 
 @pytest.mark.needs("ffmpeg")
-def test_an_ffmpeg_without_x264_cannot_make_mp4(settings: Settings, tools: Path) -> None:
-    real = shutil.which("ffmpeg")
+def test_an_ffmpeg_without_x264_cannot_make_mp4(
+    settings: Settings, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = find_program("ffmpeg")
     (tools / "ffmpeg").write_text(f'#!/bin/sh\n{real} "$@" | sed s/libx264/other/g\n')
     (tools / "ffmpeg").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
-    found = programs.ffmpeg(Examination(settings, environment))
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(tools / "ffmpeg"))
+    found = programs.ffmpeg(Examination(settings))
     assert only(found, "mp4 (libx264)").status == "missing"
     assert only(found, "webm (libvpx-vp9)").status == "ok"
 

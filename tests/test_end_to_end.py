@@ -87,7 +87,7 @@ class ServedWorld:
                 return state
             assert state.phase != "error", f"{state.error}\n{self.server.log()[-3000:]}"
             assert time.monotonic() < deadline, f"still {state.phase} owing {state.owes}"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.3)  # each look costs the server, which has work to do, a few milliseconds
 
     async def rests(self, session_id: str, phase: str) -> NodeState:
         """Wait until a session rests in a phase."""

@@ -68,3 +68,11 @@ def test_what_is_an_error_too_is_told_once(monkeypatch: pytest.MonkeyPatch) -> N
     note("sbx_a", "egress", code="HOST_DENIED", host="denied.test", port=443)  # nobody here asked for it
     assert "COMMAND_BLOCKED" not in seen.getvalue() and "network" in seen.getvalue()
     assert "denied.test" in seen.getvalue()
+
+
+def test_a_traceback_shows_nobodys_variables_though_structlog_was_loaded_with_rich() -> None:
+    code = "import rich, structlog, koda_ray.logs\nkey = 's3cret'\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n"
+    code += "    koda_ray.logs.get_logger().exception('bug')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "bug" in done.stdout and "ZeroDivisionError: division by zero" in done.stdout
+    assert "s3cret" not in done.stdout

@@ -86,8 +86,12 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "sandbox/test_image.py _run",
         "test_leaks.py _OUTSIDE",
     ),
-    "ways of Python's own": ("conftest.py _get_running_loop", "conftest.py _set_running_loop",
-                             "state/test_json_store.py _set_running_loop"),
+    "ways of Python's own, and of packages": (
+        "conftest.py _get_running_loop",
+        "conftest.py _set_running_loop",
+        "render/test_programs.py _get_ffmpeg_exe",
+        "state/test_json_store.py _set_running_loop",
+    ),
 }  # fmt: skip
 _BOUND = re.compile(r"^_[A-Z0-9_]+_(S|MS|MB|BYTES|CHARS)$|^_([A-Z0-9]+_)*(MAX|MOST|MIN|LEAST)(_[A-Z0-9_]+)?$")
 

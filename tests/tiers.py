@@ -27,8 +27,8 @@ __all__ = ["LIMIT_S", "LONG", "Spent", "is_everything", "is_full", "may_be_long"
 LIMIT_S = 10.0
 
 LONG = {
-    "tests/faults/test_kernel.py::test_killed_at_forty_random_instants_the_job_is_done_once": (
-        "forty processes are killed on a store, and more finish what they began"
+    "tests/faults/test_kernel.py::test_killed_so_often_at_random_instants_the_job_is_done_once": (
+        "a dozen processes are killed on a store, and more finish what they began"
     ),
     "tests/test_end_to_end.py::test_a_sentence_becomes_a_video_though_its_session_is_killed": (
         "the main job, with a server, a build and two renders"

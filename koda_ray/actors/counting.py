@@ -56,10 +56,11 @@ class Counting:
         self._missed: set[str] = set()
         self._pictures_counted = False
         self._all_pictures = True
+        self._copies: tuple[str, dict[str, list[str]]] | None = None
 
     def begin(self) -> None:
         """Begin a round through everything."""
-        self._missed, self._all_pictures = set(), True
+        self._missed, self._all_pictures, self._copies = set(), True, None
 
     def end(self) -> None:
         """End a round that went through everything."""
@@ -184,12 +185,19 @@ class Counting:
         return LISTING + len(found)
 
     async def left(self, user_id: str, job_id: str) -> int:
-        """Count what a job made whose row is gone, with one of those that show it: those gone before that was done."""
-        copies = await self._store.list_jobs(ids=await self._store.job_ids(user_id, showing=job_id))
+        """Count what a job made whose row is gone, with one of those that show it: those gone before that was done.
+
+        Who shows what is looked up once in a round, and again before something is written: a copy that was made since
+        may have what this took by then.
+        """
+        if self._copies is None or self._copies[0] != user_id:
+            self._copies = (user_id, await self._store.copies(user_id))
+        copies = await self._store.list_jobs(ids=self._copies[1].get(job_id, ()))
         if not copies or any(copy.stored_bytes for copy in copies):
             return LISTING
         found = await self._storage.look_below(render_prefix(user_id, job_id))
-        await self._store.note_stored(copies[0], sum(each.size_bytes for each in found))
+        if {copy.id for copy in copies} == set(await self._store.job_ids(user_id, showing=job_id)):
+            await self._store.note_stored(copies[0], sum(each.size_bytes for each in found))
         return 2 * LISTING
 
     async def result(self, job: JobRecord) -> int:

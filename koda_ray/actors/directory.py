@@ -78,6 +78,9 @@ class RayDirectory:
         store: The database.
         storage: Where sessions keep files.
         sandboxes: Makes what ends their sandboxes, once one is deleted: that asks the database.
+
+    Attributes:
+        presence: Which nodes can be reached: one look is enough for all that this process puts on one.
     """
 
     def __init__(
@@ -90,7 +93,8 @@ class RayDirectory:
     ) -> None:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
-        self._forks = Forks(self._public, self._calls.presence)
+        self.presence = self._calls.presence
+        self._forks = Forks(self._public, self.presence)
         self._most_awake, self._most_video_s = settings.user_sessions, settings.user_render_s
         self._signing_key = settings.signing_key
         self._passages: Passages | None = None
@@ -216,7 +220,7 @@ class RayDirectory:
         if (await self._store.get_session(session_id)).delete_at is None:  # had back while it was sought
             return
         with contextlib.suppress(RayError, Lost):  # it is gone: its lease runs out
-            await answer_or_lost(handle.close.remote(), lambda: self._calls.presence.is_lost(handle))
+            await answer_or_lost(handle.close.remote(), lambda: self.presence.is_lost(handle))
 
     async def finish(self, closed: SessionRecord) -> None:
         """End what a closed session still does, and remove it. May be called again."""
@@ -278,14 +282,13 @@ class RayDirectory:
 
     async def _begin_render(self, job_id: str, coordinator: str) -> None:
         """Have a process of renders take a job."""
-        presence = self._calls.presence
         deadline = time.monotonic() + CALL_TIMEOUT_S
         why = "TimeoutError"
         while (left_s := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left_s):
-                    options = {**SESSION_OPTIONS, **await presence.elsewhere(SESSION_RESOURCE), "name": coordinator}
-                    made = CoordinatorHost.options(**options)
+                    where = await self.presence.elsewhere(SESSION_RESOURCE)
+                    made = CoordinatorHost.options(**SESSION_OPTIONS, **where, name=coordinator)
                     handle = await self._calls.in_thread(made.remote, self._public)
                     return await self._of_present(handle, handle.begin.remote(job_id))
             except RayTaskError as error:
@@ -305,7 +308,7 @@ class RayDirectory:
     async def _of_present(self, handle: Any, answer: Awaitable[T]) -> T:
         """Await what an actor answers; where its node is gone, end it, so that its name is free for the next."""
         try:
-            return await answer_or_lost(answer, lambda: self._calls.presence.is_lost(handle))
+            return await answer_or_lost(answer, lambda: self.presence.is_lost(handle))
         except Lost:
             await self._calls.end(handle)
             raise

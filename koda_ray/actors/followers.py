@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from koda_ray.cancellation import OneTask
+
 __all__ = ["TTL_S", "Followers"]
 
 TTL_S = 30.0
@@ -30,25 +32,22 @@ class Followers:
         self._said: dict[str, tuple[int, float]] = {}
         self._told = 0
         self._telling = asyncio.Lock()
-        self._forgetting: asyncio.Task[None] | None = None
+        self._forgetting = OneTask(self._forget)
 
     async def heard(self, source: str, count: int) -> int:
         """Note how many follow at one server; 0 takes it out. Returns how many follow in all."""
-        loop = asyncio.get_running_loop()
         if count:
-            self._said[source] = (count, loop.time() + self._ttl_s)
+            self._said[source] = (count, asyncio.get_running_loop().time() + self._ttl_s)
         else:
             self._said.pop(source, None)
-        if self._said and (self._forgetting is None or self._forgetting.done()):
-            self._forgetting = loop.create_task(self._forget())
+        if self._said:
+            self._forgetting.begin()
         await self._look()
         return self._told
 
     async def close(self) -> None:
         """Stop watching the clock; may be called twice."""
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-            await asyncio.wait({self._forgetting})
+        await self._forgetting.end()
 
     async def _forget(self) -> None:
         clock = asyncio.get_running_loop().time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -11,9 +10,9 @@ from koda_ray import phases
 from koda_ray.commands import Accept, Answer, Cancel, Command, Reject, RequestChanges, Retry, Say, Start
 from koda_ray.pointing import in_words
 from koda_ray.studio.orchestrator import opening
-from koda_ray.types import NodeState, now
+from koda_ray.types import NodeState
 
-__all__ = ["answer_of", "heard_words", "judged", "stops"]
+__all__ = ["answer_of", "heard_words", "stops"]
 
 
 def stops(command: Command, state: NodeState) -> bool:
@@ -27,16 +26,6 @@ def stops(command: Command, state: NodeState) -> bool:
             return state.paused is not None and text.strip() == phases.STOP
         case _:
             return False
-
-
-def judged(command: Command, state: NodeState) -> Command:
-    """Say of a message whether the agents hear it later, since they are at work: until then it stands in the state.
-
-    So it is what it is said to be when it is stored, or is not stored.
-    """
-    if not isinstance(command, Say):
-        return command
-    return replace(command, waits=len(phases.apply(state, command, now())[0].unread) > len(state.unread))
 
 
 def answer_of(command: Command, state: NodeState) -> dict[str, JsonValue] | None:

@@ -11,6 +11,9 @@ Between the two the agents may have changed the phase. What it does not take any
 waits for the answer gets the error, and the log has it as ``command_refused`` for whoever had a 202 already. Nothing
 else is left of it: said again, it is a new command. What cannot be applied because storage is away waits on, with all
 that comes after it; the log has it once, as ``command_delayed``.
+
+What waits can be taken back, in that transaction as well, but nothing on which it depends what a message behind it
+means: what was said to something that begins would begin something itself, or be the answer that nobody gave.
 """
 
 from __future__ import annotations
@@ -19,22 +22,25 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from pydantic import JsonValue
 
 from koda_ray import phases
 from koda_ray.actors.command_parser import command_of, parse_command
 from koda_ray.actors.core import SessionCore
-from koda_ray.commands import Command, Rewind, TakeBack
-from koda_ray.errors import Conflict, Fenced, KodaError, StorageError
+from koda_ray.actors.meaning import Meant, judged, meant
+from koda_ray.commands import Command, RequestChanges, Rewind, Say, TakeBack
+from koda_ray.errors import Conflict, Fenced, InvalidTransition, KodaError, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.pointing import in_words
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.state.store import Store
 from koda_ray.tracing import trace_parent
-from koda_ray.types import NodeState, new_id, now
+from koda_ray.types import NodeState, Plan, Unread, new_id, now
 
-__all__ = ["Intake", "new_command", "record_command"]
+__all__ = ["Intake", "new_command", "record_command", "words_waiting"]
 
 _REMEMBERED = 100
 _log = get_logger()
@@ -73,7 +79,7 @@ async def record_command(
 
     Raises:
         NotFound: There is no such session of this user, or no such point to go back to.
-        Conflict: The key was used for something else.
+        Conflict: The key was used for something else, or for what was taken back.
         InvalidInput: The command or its body is not known.
         InvalidTransition: The phase does not take it.
         LimitReached: Too many wait already, so many sessions are awake, or so much video waits.
@@ -81,18 +87,42 @@ async def record_command(
     command = parse_command(asked.name, asked.body)
     if isinstance(command, Rewind) and not await _is_known(store, asked.session_id, asked.key):
         await store.see_point(asked.session_id, command.point, user_id=asked.user_id)
-    return await store.receive(
+    recorded, waits = await store.receive(
         asked,
         lambda row, waiting: _foreseen(row.state, waiting, command),
         most_awake=most_awake,
         most_video_s=most_video_s,
     )
+    if waits and recorded.id != asked.id and recorded.id in _taken_back(await store.inbox(asked.session_id)):
+        raise _was_taken_back(recorded)
+    return recorded, waits
 
 
 async def _is_known(store: Store, session_id: str, key: str) -> bool:
     if any(each.key == key for each in await store.inbox(session_id)):  # first: what is taken out is applied then
         return True
     return await store.find_command(session_id, key) is not None
+
+
+def words_waiting(waiting: Sequence[CommandRecord], plan: Plan | None) -> tuple[Unread, ...]:
+    """Return what was said that waits, and is not taken back, as what nobody has read yet; oldest first.
+
+    Args:
+        waiting: All that waits for a session (`Store.inbox`).
+        plan: The session's, which names what is pointed at.
+    """
+    taken_back, found = _taken_back(waiting), list[Unread]()
+    for each in _can_be(waiting):
+        if each.id in taken_back:
+            continue
+        with suppress(KodaError):  # what cannot be read is refused in its turn
+            match command_of(each):
+                case Say(text=words, notes=notes) | RequestChanges(feedback=words, notes=notes):
+                    told = in_words(words, notes, plan)
+                    found.append(Unread(id=each.id, words=words.strip(), notes=notes, told=told, at=each.created_at))
+                case _:
+                    pass
+    return tuple(found)
 
 
 def _foreseen(
@@ -102,7 +132,9 @@ def _foreseen(
     at, taken_back = now(), _taken_back(waiting)
     waiting = [each for each in waiting if each.id not in taken_back]
     if isinstance(command, TakeBack) and any(each.id == command.id for each in _can_be(waiting)):
-        waiting, command = [each for each in waiting if each.id != command.id], None
+        left = [each for each in waiting if each.id != command.id]
+        _check_meanings(command, _meanings(state, waiting, at), _meanings(state, left, at))
+        waiting, command = left, None
     for each in waiting:
         with suppress(KodaError):
             before = command_of(each)
@@ -114,6 +146,34 @@ def _foreseen(
     if command is not None:
         state, _ = phases.apply(state, command, at)
     return {"phase": state.phase, "owes": state.owes}
+
+
+def _meanings(state: NodeState, waiting: Sequence[CommandRecord], at: datetime) -> dict[str, Meant]:
+    """Say what each message or change that waits will mean, by its id; of those behind a `Rewind` nobody can tell."""
+    found: dict[str, Meant] = {}
+    for each in waiting:
+        with suppress(KodaError):
+            before = command_of(each)
+            if isinstance(before, Rewind):
+                break
+            said, after = judged(before, state, at)
+            if (meaning := meant(said, state)) is not None:
+                found[each.id] = meaning
+            state = after
+    return found
+
+
+def _check_meanings(command: TakeBack, was: Mapping[str, Meant], would_be: Mapping[str, Meant]) -> None:
+    """Refuse to take back what something that was said after it depends on: that would become what nobody said."""
+    for said, meaning in was.items():
+        instead = would_be.get(said)
+        if said != command.id and instead != meaning:
+            what = "nothing" if instead is None else f"the {instead}"
+            raise InvalidTransition(
+                f"cannot take back message {command.id} by itself: message {said}, which waits behind it, is "
+                f"said to it and would be {what} then; take back message {said} first",
+                context={"id": command.id, "first": said},
+            )
 
 
 def _can_be(waiting: Sequence[CommandRecord]) -> list[CommandRecord]:
@@ -220,7 +280,7 @@ class Intake:
         """Take out what waits unheard, and that it is taken back, in one commit."""
         state = self._core.state
         record = replace(asked, result={"phase": state.phase, "owes": state.owes})
-        error = Conflict(f"{said.name} {said.id} was taken back before anybody heard it", code="TAKEN_BACK")
+        error = _was_taken_back(said)
         told = _told(said, error)
         await self._core.commit(Batch(command=record, refused=said.key, events=[told], touch=True))
         self._remember(said, error)
@@ -241,6 +301,10 @@ class Intake:
         while len(self._refused) >= _REMEMBERED:
             del self._refused[next(iter(self._refused))]
         self._refused[asked.key] = error
+
+
+def _was_taken_back(said: CommandRecord) -> Conflict:
+    return Conflict(f"{said.name} {said.id} was taken back before anybody heard it", code="TAKEN_BACK")
 
 
 def _told(asked: CommandRecord, error: KodaError) -> NewEvent:

@@ -18,7 +18,7 @@ from koda_ray.actors.directory import CALL_TIMEOUT_S, RayDirectory, public_setti
 from koda_ray.actors.frugal import Frugal
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, remote
 from koda_ray.actors.janitor_round import JanitorRound
-from koda_ray.cancellation import end_all, finish
+from koda_ray.cancellation import OneTask, end_all, finish
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
 from koda_ray.logs import get_logger
@@ -45,25 +45,23 @@ _WHY_CHARS = 300
 _log = get_logger()
 
 
-async def start_janitor(
-    settings: Settings, *, presence: Presence | None = None, lost: Callable[[], object] | None = None
-) -> None:
+async def start_janitor(settings: Settings, presence: Presence, *, lost: Callable[[], object] | None = None) -> None:
     """Make sure that the cluster has its janitor, and that this is on a machine that is there.
 
     Args:
         settings: For it.
-        presence: Which nodes can be reached, where that is known already.
+        presence: Which nodes can be reached, as all of this process know it.
         lost: Called where it or its machine is gone, before another one is started.
     """
-    public, seen = public_settings(settings), presence or Presence()
+    public = public_settings(settings)
     async with asyncio.timeout(CALL_TIMEOUT_S):
         while True:
             handle = await asyncio.to_thread(_find)
             if handle is None:
-                made = _Janitor.options(**_OPTIONS, **await seen.elsewhere(SESSION_RESOURCE))
+                made = _Janitor.options(**_OPTIONS, **await presence.elsewhere(SESSION_RESOURCE))
                 handle = await asyncio.to_thread(made.remote, public)
             try:
-                await answer_or_lost(handle.ping.remote(), partial(seen.is_lost, handle))
+                await answer_or_lost(handle.ping.remote(), partial(presence.is_lost, handle))
                 return
             except Lost:
                 _log.warning("the janitor's machine cannot be reached: another is started elsewhere")
@@ -83,7 +81,7 @@ def _find() -> Any | None:
         return None
 
 
-async def keep_janitor(settings: Settings, ends: asyncio.Event, waker: OwedWaker) -> None:
+async def keep_janitor(settings: Settings, ends: asyncio.Event, waker: OwedWaker, presence: Presence) -> None:
     """See again and again that there is a janitor, and stand in for it from when it is lost until another answers.
 
     Several processes on several machines do: the machine of whoever started it may be the one that is lost. A new one
@@ -93,13 +91,14 @@ async def keep_janitor(settings: Settings, ends: asyncio.Event, waker: OwedWaker
         settings: For it.
         ends: Set once there need be none any more: nobody starts another from then on.
         waker: Wakes what owes work while there is none.
+        presence: Which nodes can be reached, as all of this process know it.
     """
-    stand_in, presence = StandIn(waker), Presence()
+    stand_in = StandIn(waker)
 
     async def keep() -> None:
         while True:
             await asyncio.sleep(_KEPT_S)
-            await stand_in.until(start_janitor(settings, presence=presence, lost=stand_in.begin))
+            await stand_in.until(start_janitor(settings, presence, lost=stand_in.begin))
 
     keeping = asyncio.create_task(keep())
     try:
@@ -123,12 +122,11 @@ class StandIn:
 
     def __init__(self, waker: OwedWaker) -> None:
         self._waker = waker
-        self._standing_in: asyncio.Task[None] | None = None
+        self._standing_in = OneTask(self._stand_in)
 
     def begin(self) -> None:
         """Stand in, until there is one again or `end`."""
-        if self._standing_in is None:
-            self._standing_in = asyncio.create_task(self._stand_in())
+        self._standing_in.begin()
 
     async def until(self, there: Awaitable[object]) -> None:
         """Stand in no longer once there is one; where none could be started, go on."""
@@ -141,9 +139,7 @@ class StandIn:
 
     async def end(self) -> None:
         """Stand in no longer; what is being woken goes on. May be called twice."""
-        if self._standing_in is not None:
-            standing_in, self._standing_in = self._standing_in, None
-            await end_all((standing_in,))
+        await self._standing_in.end()
 
     async def _stand_in(self) -> None:
         while True:

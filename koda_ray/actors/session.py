@@ -19,9 +19,10 @@ from koda_ray import phases
 from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.core import After, SessionCore
 from koda_ray.actors.crowding import memory_share, stay_s
-from koda_ray.actors.heard import answer_of, heard_words, judged, stops
+from koda_ray.actors.heard import answer_of, heard_words, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
+from koda_ray.actors.meaning import judged
 from koda_ray.actors.permits import permissions_of
 from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.project import Project, ProjectBounds
@@ -250,8 +251,8 @@ class Session:
             if isinstance(command, Rewind):
                 await self._parts.store.see_point(self.session_id, command.point)
                 return await self._rewind(command, asked)
-            phases.apply(self.state, command, now())
             if stops(command, self.state):
+                phases.apply(self.state, command, now())
                 await self._hold_work(STOPPED)
             return await self._record(command, asked)
         except StorageError:  # it is tried again; what agents did until then would be undone by going back
@@ -263,17 +264,21 @@ class Session:
             self._kick()
 
     async def _record(self, command: Command, asked: CommandRecord) -> CommandRecord:
+        """Store a command with what it is judged to be and to lead to; refused before anything is told or stored.
+
+        The commit applies it to the state of its own moment, which agents at work may have moved on: a message is then
+        what it was judged to be, or is refused, and judged anew.
+        """
+        told, after = judged(command, self.state, now())
         while True:
-            after, _ = phases.apply(self.state, command, now())
             record = replace(asked, result={"phase": after.phase, "owes": after.owes})
-            told = judged(command, self.state)
             try:
                 await self._tell(told, Batch(phase_commands=[told], command=record, touch=True))
+                return record
             except InvalidTransition:
-                if judged(command, self.state) == told:
-                    raise
-                continue  # the agents came to rest meanwhile: it means something else then
-            return record
+                before, (told, after) = told, judged(command, self.state, now())
+                if told == before:
+                    raise  # else the agents came to rest meanwhile, or began: it means something else then
 
     async def _rewind(self, command: Rewind, asked: CommandRecord) -> CommandRecord:
         """Stop what is under way, save what is in the sandbox, and put the session back.

@@ -327,18 +327,25 @@ class Sweep:
             return 0
         self._looked_at = None  # a session may have been put back to one of these previews meanwhile
         watched = await self._watched(user_id)
+        going: list[tuple[JobRecord, str | None]] = []
         for job, video in over:
             if render_prefix(user_id, job.id) in watched:
                 continue
             try:
                 found = await self._storage.look_below(render_prefix(user_id, job.id))
                 taken = sum(stored.size_bytes for stored in found if stored.key != video)
-                # first: what is cut off is done again
+                # first: what is cut off is done again, and a copy that is made from now on says so itself
                 swept: dict[str, JsonValue] = {**(job.result or {}), VIDEO_SWEPT: True}
                 await self._store.update_job(replace(job, stored_bytes=taken, result=swept))
-                copies = await self._store.job_ids(user_id, showing=job.id)
-                await self._store.note_swept([each for each in copies if each != job.id])
-                if any(stored.key == video for stored in found):
+                going.append((job, video if any(stored.key == video for stored in found) else None))
+            except KodaError as error:
+                leave_for_next(f"the result of {job.id}", error)
+        copies = await self._store.copies(user_id) if going else {}
+        for job, video in going:
+            try:
+                if shown_by := copies.get(job.id):
+                    await self._store.note_swept(shown_by)
+                if video is not None:
                     await self._storage.delete(video)
                     self._removed("previews", video)
             except KodaError as error:

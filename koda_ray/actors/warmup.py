@@ -7,12 +7,9 @@ minute about each step only after its last.
 
 from __future__ import annotations
 
-import asyncio
-
-from koda_ray.render.protocol import RenderExecutor
 from koda_ray.types import NodeState
 
-__all__ = ["NEAR_S", "Warmup", "is_preview_near"]
+__all__ = ["NEAR_S", "is_preview_near"]
 
 NEAR_S = 10.0
 """How soon, in seconds, a preview has to be expected: half of how long Ray keeps a process that does nothing."""
@@ -29,21 +26,3 @@ def is_preview_near(state: NodeState, *, answer_s: float | None) -> bool:
     left = sum(todo.status != "done" for todo in todos)
     to_write = max(0, left - 2)  # nothing is written any more for the one whose files these are, and for the preview
     return to_write == 0 or (answer_s is not None and to_write * answer_s <= NEAR_S)
-
-
-class Warmup:
-    """Has an executor made ready, by one who asks for all.
-
-    Args:
-        executor: Who renders.
-    """
-
-    def __init__(self, executor: RenderExecutor) -> None:
-        self._executor = executor
-        self._under_way: asyncio.Task[None] | None = None
-
-    def begin(self) -> asyncio.Task[None]:
-        """Have it made ready in the background, where that is not under way; what fails there, its next user says."""
-        if self._under_way is None or self._under_way.done():
-            self._under_way = asyncio.create_task(self._executor.prepare())
-        return self._under_way

@@ -20,9 +20,10 @@ from koda_ray.actors.moments import Moments
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
 from koda_ray.actors.session_jobs import JobRequest, SessionJob, SessionJobs
-from koda_ray.actors.warmup import Warmup, is_preview_near
+from koda_ray.actors.warmup import is_preview_near
 from koda_ray.agent.runner import MAX_SHOWN_CHARS
 from koda_ray.agent.toolkit import Agreement
+from koda_ray.cancellation import OneTask
 from koda_ray.commands import Previewed, Think, Wrote
 from koda_ray.errors import (
     BudgetExceeded,
@@ -95,7 +96,7 @@ class SessionWorkbench:
         self.trial = trial
         self._moments = Moments(core, project=project, storage=storage)
         self._last_built: tuple[str, str] | None = None
-        self._warmup = Warmup(trial.executor)
+        self._warmup = OneTask(trial.executor.prepare)
         self._answer_s: float | None = None
 
     @property
@@ -456,8 +457,7 @@ class SessionWorkbench:
 
     async def _built_and_prepared(self) -> str | list[ProjectProblem]:
         """Build as `built` does, while those start who will try the page and render it, where they have not before."""
-        ready = self._warmup.begin()
-        built = await self.built()
+        ready, built = self._warmup.begin(), await self.built()
         if isinstance(built, str):
             await asyncio.shield(ready)  # what does not build is mended, and built again
         return built

@@ -242,10 +242,11 @@ class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxe
         return await self._command(session_id, "message", said, key)
 
     async def take_back(self, session_id: str, command_id: str, *, key: str | None = None) -> CommandAccepted:
-        """Take back what was said (its answer's ``command_id``), while it is among ``state.unread`` or waits.
+        """Take back what was said (its answer's ``command_id``), while it is among ``state.unread``.
 
         Raises:
-            InvalidTransition: The agents work on it, or have heeded it.
+            InvalidTransition: The agents work on it, or have heeded it; or what was said to it is to be taken back
+                first.
         """
         path = f"{_session(session_id)}/messages/{quote(command_id, safe='')}"
         headers = {"Idempotency-Key": key or new_id("cmd")}

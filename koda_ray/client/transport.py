@@ -80,6 +80,7 @@ class Transport:
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(timeout_s, connect=5.0),
             trust_env=False,  # a proxy for the web has no business between a person and their own server
+            verify=self.url.startswith("https:"),  # certificates are read in 40 ms, and no redirect is followed
         )
 
     async def __aenter__(self) -> Self:

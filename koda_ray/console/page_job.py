@@ -294,7 +294,9 @@ def _words(made: Rendered) -> str:
 def _notes(made: Rendered) -> list[str]:
     notes: list[str] = []
     if made.units_reused:
-        notes.append(f"{made.units_reused} of {plural(made.units, 'part')} were there already from before")
+        before = f", {made.units_adopted} of them from the page as it was before a change"
+        adopted = before if made.units_adopted else ""
+        notes.append(f"{made.units_reused} of {plural(made.units, 'part')} were there already from before{adopted}")
     if taken_over := made.report.get("unitsTakenOver"):
         notes.append(f"{taken_over} of those were found to look as in the page before")
     if made.replayed:

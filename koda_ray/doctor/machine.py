@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import platform
 import resource
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -16,7 +16,10 @@ from koda_ray import seccomp
 from koda_ray.doctor.finding import Examination, Finding
 from koda_ray.errors import Missing
 
-__all__ = ["capacity", "graphics", "isolation", "limits", "page_sizes", "sandboxes"]
+if TYPE_CHECKING:
+    from koda_ray.render.graphics import Graphics
+
+__all__ = ["capacity", "graphics", "isolation", "limits", "page_sizes", "sandboxes", "webgl"]
 
 _ISOLATION = "Isolation"
 _MACHINE = "Machine"
@@ -254,11 +257,7 @@ def _size(value: int) -> str:
 
 
 def graphics(examination: Examination) -> list[Finding]:
-    """Check for what WebGL scenes draw through without a GPU, and say what is chosen to draw and encode with."""
-    return [_webgl(), *_chosen(examination)]
-
-
-def _chosen(examination: Examination) -> list[Finding]:
+    """Say what draws WebGL and what is chosen to draw and encode with, found out as a render finds it out."""
     from koda_ray.render.gpu import choose_graphics
     from koda_ray.render.programs import find_browser
 
@@ -270,26 +269,22 @@ def _chosen(examination: Examination) -> list[Finding]:
         if error.context.get("program") != "gpu":
             return []  # no browser or no isolation: other checks say so
         return [Finding(_MACHINE, name, "missing", error.message, "set KODA_RENDER_GRAPHICS to auto or software")]
-    return [Finding(_MACHINE, name, "ok", str(chosen))]
+    return [webgl(chosen), Finding(_MACHINE, name, "ok", str(chosen))]
 
 
-def _webgl() -> Finding:
-    """Check for EGL and a Mesa driver."""
-    name = "WebGL"
-    try:
-        ctypes.CDLL("libEGL.so.1")
-    except OSError as error:
-        remedy = "install the packages libegl1 and libgl1-mesa-dri; without them Chromium's own SwiftShader draws"
-        return Finding(_MACHINE, name, "warning", str(error), remedy)
-    devices = sorted(path.name for path in Path("/dev/dri").glob("render*"))
-    if devices:
-        return Finding(_MACHINE, name, "ok", f"EGL with {', '.join(devices)}")
-    drivers = [path for folder in _MESA_FOLDERS for pattern in _MESA_DRIVERS for path in folder.glob(pattern)]
-    if drivers:
-        return Finding(_MACHINE, name, "ok", f"EGL with Mesa in software ({drivers[0].name}), no GPU")
-    remedy = "install the package libgl1-mesa-dri; without it Chromium's own SwiftShader draws"
-    return Finding(_MACHINE, name, "warning", "EGL without a driver", remedy)
+def webgl(chosen: Graphics) -> Finding:
+    """Say who draws WebGL.
 
-
-_MESA_FOLDERS = (*Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib64"), Path("/usr/lib"))
-_MESA_DRIVERS = ("dri/swrast_dri.so", "libgallium*.so", "dri/*_dri.so")
+    Args:
+        chosen: What renders draw with, as `koda_ray.render.gpu.choose_graphics` found out by drawing.
+    """
+    name, remedy = "WebGL", "install the packages libegl1 and libgl1-mesa-dri"
+    if chosen.kind == "gpu":
+        return Finding(_MACHINE, name, "ok", f"{chosen.renderer} draws it")
+    refused = "; ".join(f"{who}: {why}" for who, why in chosen.refused)
+    if not chosen.draws_webgl:
+        return Finding(_MACHINE, name, "warning", f"nothing draws it: {refused}", remedy)
+    drawn_by = f"{chosen.rasterizer} draws it, on the processor"
+    if refused:
+        return Finding(_MACHINE, name, "warning", f"{drawn_by}; {refused}", f"{remedy}: what draws then is faster")
+    return Finding(_MACHINE, name, "ok", drawn_by)

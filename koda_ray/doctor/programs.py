@@ -7,6 +7,7 @@ import re
 import sys
 
 from koda_ray.doctor.finding import Examination, Finding
+from koda_ray.render.programs import name_of
 
 __all__ = ["browser", "ffmpeg", "fonts", "node", "page", "playwright", "python", "template", "tmux"]
 
@@ -126,7 +127,7 @@ def ffmpeg(examination: Examination) -> list[Finding]:
     """Check for FFmpeg, its probe, and the encoders that the formats need."""
     findings: list[Finding] = []
     for name in ("ffmpeg", "ffprobe"):
-        program = examination.find(name)
+        program = examination.find(name_of(name))
         if program is None:
             findings.append(Finding(_GROUP, name, "missing", "not found on PATH", _install("ffmpeg")))
             continue

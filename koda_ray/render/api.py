@@ -97,7 +97,8 @@ class Rendered:
     """A finished and verified video on disk.
 
     ``seconds`` is what it took. ``frame_hash`` is a digest over all pictures as they were captured: equal hashes, equal
-    pictures. ``verified_frames`` is how many were rendered a second time and were equal. ``still`` says that every
+    pictures. ``verified_frames`` is how many were rendered a second time and were equal. ``units_adopted`` of
+    ``units_reused`` were made for another bundle, and had asked for what is the same in both. ``still`` says that every
     frame is the same picture, ``warnings`` what the page asked for and did not get. ``report`` is the job's, as JSON.
     """
 
@@ -114,6 +115,7 @@ class Rendered:
     job_id: str
     units: int
     units_reused: int
+    units_adopted: int = 0
     replayed: bool
     still: bool = False
     warnings: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ class Rendered:
             "jobId": self.job_id,
             "units": self.units,
             "unitsReused": self.units_reused,
+            "unitsAdopted": self.units_adopted,
             "replayed": self.replayed,
             "still": self.still,
             "warnings": list(self.warnings),
@@ -434,6 +437,7 @@ def _rendered(
         job_id=job_id,
         units=len(units),
         units_reused=len(units) if report.get("madeBefore") else cast("int", report["unitsReused"]),
+        units_adopted=0 if report.get("madeBefore") else cast("int", report.get("unitsAdopted", 0)),
         replayed=report["replayed"] is True,
         verified_frames=compared,
         still=report.get("still") is True,

@@ -77,6 +77,7 @@ CHROMIUM_FLAGS = (
     "--disable-image-animation-resync",
     "--disable-threaded-animation",
     "--disable-threaded-scrolling",
+    "--disable-smooth-scrolling",  # the clock does that
     "--disable-background-timer-throttling",
     "--disable-renderer-backgrounding",
     "--disable-ipc-flooding-protection",

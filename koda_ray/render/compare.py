@@ -16,7 +16,7 @@ from koda_ray.render.quality import probe_video
 from koda_ray.render.sheet import sheet_frames
 from koda_ray.render.spec import RenderSpec, plan_units
 
-__all__ = ["Comparison", "compare_videos"]
+__all__ = ["Comparison", "compare_videos", "psnr"]
 
 _LONG_SIDE_PX = 320
 _TIMEOUT_S = 600.0
@@ -97,7 +97,7 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
     pairs = [(one, shown[frame]) for one, frame in zip(ours, others, strict=True)]
     return Comparison(
         times_s=tuple(spec.seconds(frame) for frame in chosen),
-        psnr_db=tuple(_psnr(one, other) for one, other in pairs),
+        psnr_db=tuple(psnr(one, other) for one, other in pairs),
         luminance=_mean([one for one, _ in pairs]),
         reference_luminance=_mean([other for _, other in pairs]),
     )
@@ -122,7 +122,13 @@ def _pictures(data: bytes, size: tuple[int, int]) -> list[bytes]:
     return [data[start : start + step] for start in range(0, len(data), step)]
 
 
-def _psnr(one: bytes, other: bytes) -> float:
+def psnr(one: bytes, other: bytes) -> float:
+    """Return the peak signal to noise ratio of two pictures' levels, in dB; 100 where they are the same.
+
+    Args:
+        one: Levels, 0 to 255.
+        other: As many.
+    """
     total = sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
     return min(_SAME_DB, 10 * math.log10(255**2 * len(one) / total)) if total else _SAME_DB
 

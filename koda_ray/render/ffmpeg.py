@@ -89,7 +89,7 @@ async def start(
         if pipe is not None:
             undo.callback(pipe.close)
         process = await asyncio.create_subprocess_exec(
-            find_program(program),
+            await asyncio.to_thread(find_program, program),
             *arguments,
             stdin=asyncio.subprocess.DEVNULL if pipe is None else pipe.reader,
             stdout=asyncio.subprocess.PIPE if heard else asyncio.subprocess.DEVNULL,

@@ -2,22 +2,21 @@
 
 Neither a device file nor a driver's name proves that. Drivers fall back to software without a word (Mesa draws with
 llvmpipe where it may not open the card), and FFmpeg lists encoders that it was built with. So the isolated browser is
-started with the devices, draws a triangle and says who drew it; FFmpeg encodes a few frames. A machine without a
-GPU's device files starts nothing for this.
+started with the devices, draws a triangle and says who drew it; then a scene that is held against what software draws,
+since what was agreed to in a preview must be what a final shows. FFmpeg encodes a second, which is held against its
+source. A machine without a GPU's device files starts nothing for this.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
-from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing
+from koda_ray.errors import BrowserCrashed, Missing, RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.drawing import draw, draw_in, in_short
-from koda_ray.render.encode import unit_options
-from koda_ray.render.ffmpeg import command_line, run
 from koda_ray.render.graphics import (
     DEVICES,
     Graphics,
@@ -29,13 +28,12 @@ from koda_ray.render.graphics import (
     software_graphics,
 )
 from koda_ray.render.interposing import find_interposer
-from koda_ray.render.isolation import WorkFolder
-from koda_ray.render.rasterizers import choose_rasterizer
-from koda_ray.render.spec import RenderSpec
+from koda_ray.render.isolation import write_whole
+from koda_ray.render.likeness import LEAST_DB, LEAST_TILE_DB, try_encoder, unlike
+from koda_ray.render.rasterizers import choose_rasterizer, kept_at
 
 __all__ = ["choose_graphics", "confirm_graphics", "try_gpu", "try_nvenc"]
 
-_ENCODE_S = 10.0
 # what the GPU cannot draw ends in an error: software in its place would go on with other pictures
 FLAGS = ("--use-gl=angle", "--ignore-gpu-blocklist", "--disable-gpu-compositing", "--disable-software-rasterizer")
 _WAYS = ("gl-egl", "vulkan")
@@ -82,7 +80,7 @@ async def _choose(binary: Path, folder: Path | None, wanted: RasterizerName | No
 
 
 async def try_gpu(binary: Path, devices: tuple[Path, ...]) -> Graphics:
-    """Draw with a GPU in each way that a browser can, and return the first that works.
+    """Draw with a GPU in each way that a browser can, and return the first that works and shows what software shows.
 
     Args:
         binary: The browser.
@@ -96,29 +94,60 @@ async def try_gpu(binary: Path, devices: tuple[Path, ...]) -> Graphics:
     """
     refused: list[str] = []
     for way in _WAYS:
-        flags = (*FLAGS, f"--use-angle={way}")
-        drawn = await draw(binary, Graphics(kind="gpu", flags=flags, devices=devices))
-        software = None if drawn.wrong else software_because(drawn.renderer)
-        no = f"{software}: {drawn.renderer or 'it says nothing'}" if software else drawn.wrong
+        tried = Graphics(kind="gpu", flags=(*FLAGS, f"--use-angle={way}"), devices=devices)
+        drawn = await draw(binary, tried)
+        driver = _nvidia_driver() if is_nvidia(drawn.renderer) else ""
+        tried = replace(tried, renderer=drawn.renderer, driver=driver)
+        no = drawn.wrong
+        if no is None and (software := software_because(drawn.renderer)):
+            no = f"{software}: {drawn.renderer or 'it says nothing'}"
         if no is None:
-            return await _graphics(drawn.renderer, flags, devices, way)
+            reference = await choose_rasterizer(binary)
+            no = await _unlike(binary, tried, reference)
+            if no is None:
+                return await _with_encoder(tried, f"{way} draws what {reference.rasterizer} draws")
         refused.append(f"{way}: {no}")
     return software_graphics("; ".join(refused))
 
 
-async def _graphics(renderer: str, flags: tuple[str, ...], devices: tuple[Path, ...], way: str) -> Graphics:
+async def _unlike(binary: Path, tried: Graphics, reference: Graphics) -> str | None:
+    """Return in words how a GPU's pictures differ from software's; looked at once for a driver, until the next start.
+
+    What nobody else draws here is not held against anything.
+    """
+    if not reference.draws_webgl:
+        return None
+    devices = [str(path) for path in tried.devices]
+    against = (*reference.flags, *reference.environment)
+    decides = (tried.flags, tried.renderer, tried.driver, devices, against, LEAST_DB, LEAST_TILE_DB, _boot())
+    kept = await asyncio.to_thread(kept_at, binary, *decides)
+    with contextlib.suppress(FileNotFoundError):
+        return await asyncio.to_thread(kept.read_text) or None
+    try:
+        no = await unlike(binary, tried, reference=reference)
+    except RenderError as error:  # another time it may be seen: nothing is kept
+        return f"its pictures could not be compared: {in_short(error.message)}"
+    except TimeoutError:
+        return "its pictures could not be compared in time"
+    words = no and f"{tried.renderer} does not draw what {reference.rasterizer} draws: {no}"
+    await asyncio.to_thread(write_whole, kept, (words or "").encode())
+    return words
+
+
+async def _with_encoder(drawn_by: Graphics, why: str) -> Graphics:
     """Return a GPU that draws, with who encodes beside it."""
-    nvidia = is_nvidia(renderer)
-    refusal = await try_nvenc() if nvidia else "only NVIDIA has it"
-    return Graphics(
-        kind="gpu",
-        flags=flags,
-        renderer=renderer,
-        driver=_nvidia_driver() if nvidia else "",
-        devices=devices,
-        encoder="h264_nvenc" if refusal is None else "libx264",
-        why=f"{way} draws, NVENC encodes" if refusal is None else f"{way} draws; NVENC: {refusal}",
-    )
+    refusal = await try_nvenc() if is_nvidia(drawn_by.renderer) else "only NVIDIA has it"
+    if refusal is None:
+        return replace(drawn_by, encoder="h264_nvenc", why=f"{why}, NVENC encodes")
+    return replace(drawn_by, why=f"{why}; NVENC: {refusal}")
+
+
+def _boot() -> str:
+    """Name this start of the machine: a driver may be another after the next."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _nvidia_driver() -> str:
@@ -145,16 +174,5 @@ async def confirm_graphics(browser: Browser) -> None:
 
 
 async def try_nvenc() -> str | None:
-    """Encode a few frames as a unit is encoded; return why NVENC cannot, in FFmpeg's words, or None when it can."""
-    spec = RenderSpec(bundle="0" * 64, duration_s=0.5, fps=Fraction(10), width=320, height=180)
-    options = unit_options(spec, spec.frame_count, image="png", encoder="h264_nvenc")
-    folder = WorkFolder("trial")
-    try:
-        source = f"color=black:size={spec.width}x{spec.height}:rate={spec.fps}"
-        target = str(folder.path / "trial.mp4")
-        await run("ffmpeg", command_line(source, {"format": "lavfi"}, target, options), timeout_s=_ENCODE_S)
-    except (EncodeFailed, Missing) as error:
-        return in_short(error.message)
-    finally:
-        folder.close()
-    return None
+    """Encode a second as a unit is encoded, and compare; return why NVENC cannot, or how it differs, or None."""
+    return await try_encoder("h264_nvenc")

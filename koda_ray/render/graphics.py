@@ -17,6 +17,7 @@ from koda_ray.render.isolation import device_refusal
 
 __all__ = [
     "DEVICES",
+    "IN_SOFTWARE",
     "RASTERIZERS",
     "DeviceFiles",
     "Graphics",
@@ -42,6 +43,9 @@ H264Encoder = Literal["libx264", "h264_nvenc"]
 """Who encodes mp4."""
 
 DEVICES = Path("/dev")
+IN_SOFTWARE = "--disable-gpu-compositing"
+"""The flag that leaves the page around a canvas to the browser, whoever draws in the canvas."""
+
 _HELPERS = "LP_NUM_THREADS"
 _MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
 _DRAW = re.compile(r"renderD\d+")
@@ -71,6 +75,7 @@ class Graphics:
         flags: The browser's flags.
         environment: The browser's environment, beside what every browser has.
         rasterizer: Who draws without a GPU; empty with one.
+        refused: Who of those that draw without one was tried before and does not, each with why.
         renderer: What draws, as WebGL says; empty for software, which was asked once and is known by its files.
         driver: The version of NVIDIA's driver; Mesa's is known by its files.
         devices: Device files that the browser's isolation gets.
@@ -83,6 +88,7 @@ class Graphics:
     flags: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     rasterizer: RasterizerName | Literal[""] = ""
+    refused: tuple[tuple[RasterizerName, str], ...] = ()
     renderer: str = ""
     driver: str = ""
     devices: tuple[Path, ...] = ()
@@ -97,6 +103,11 @@ class Graphics:
         if self.kind == "gpu":
             drawn += (self.kind, self.renderer, self.driver, self.encoder)
         return (*drawn, f"raw {interposer_digest()}") if self.interposer.library else drawn
+
+    @property
+    def draws_webgl(self) -> bool:
+        """Whether pages see any WebGL."""
+        return all(name != self.rasterizer for name, _ in self.refused)
 
     def helped_by(self, threads: int) -> tuple[tuple[str, str], ...]:
         """Return the environment in which so many threads draw a picture; with none, the one that asks does.
@@ -146,7 +157,7 @@ def lavapipe_driver() -> Path | None:
 
 def _rasterizers() -> tuple[Rasterizer, ...]:
     # the compositor stays in software: with llvmpipe a page of HTML takes 2.7 times as long, one of WebGL 0.94
-    common = ("--use-gl=angle", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
+    common = ("--use-gl=angle", "--enable-unsafe-swiftshader", IN_SOFTWARE)
     mesa = (*common, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
     vulkan = (*common, "--use-angle=vulkan", "--ignore-gpu-blocklist")
     driver = str(lavapipe_driver() or "/nowhere")

@@ -512,7 +512,7 @@ class LoadedPage:
     ) -> dict[str, object]:
         """Let the page run one frame; only the headless shell waits to be told, the full browser runs its own.
 
-        The browser's own time is the frame's: animated images and smooth scrolling go by it. It must never stand still.
+        The browser's own time is the frame's: animated images go by it. It must never stand still.
         """
         if self._browser.kind != "shell":
             return {}

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.resources import files
@@ -26,6 +26,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.drawing import draw
 from koda_ray.render.graphics import (
+    IN_SOFTWARE,
     RASTERIZERS,
     Graphics,
     Rasterizer,
@@ -37,7 +38,7 @@ from koda_ray.render.graphics import (
 from koda_ray.render.isolation import own_folder, write_whole
 from koda_ray.render.page import LoadedPage, PageSetup
 
-__all__ = ["Measured", "choose_rasterizer", "fastest", "measure_rasterizers"]
+__all__ = ["Measured", "choose_rasterizer", "fastest", "kept_at", "measure_rasterizers"]
 
 USUAL: tuple[RasterizerName, ...] = ("llvmpipe", "swiftshader")
 """What is tried where nobody names one, the fastest of most machines first."""
@@ -61,29 +62,33 @@ async def choose_rasterizer(binary: Path, wanted: RasterizerName | None = None, 
         why: Why software draws, in words.
 
     Returns:
-        What draws. Where nothing does, the browser's own, whose pages see no WebGL; ``why`` says so then.
+        What draws, and who does not in whose place it is. Where nothing does, the browser's own, whose pages see no
+        WebGL; ``why`` says so then.
 
     Raises:
         Missing: The one that is wanted does not draw here; the message says why. Or bubblewrap is not there.
     """
-    refused: list[str] = []
-    for name in USUAL if wanted is None else (wanted,):
+    refused: list[tuple[RasterizerName, str]] = []
+    sought: Sequence[RasterizerName] = USUAL if wanted is None else (wanted,)
+    for name in sought:
         no = await _refusal(binary, RASTERIZERS[name])
         if no is None:
-            return software_graphics(why, RASTERIZERS[name])
-        refused.append(f"{name}: {no}")
+            return replace(software_graphics(why, RASTERIZERS[name]), refused=tuple(refused))
+        refused.append((name, no))
+    words = [f"{name}: {no}" for name, no in refused]
     if wanted is not None:
         raise Missing(
-            f"KODA_RENDER_GRAPHICS={wanted} does not draw here: {refused[0]}. Set it to auto, or to what "
+            f"KODA_RENDER_GRAPHICS={wanted} does not draw here: {words[0]}. Set it to auto, or to what "
             "`koda doctor --measure` finds",
             context={"program": "gpu"},
         )
-    return software_graphics("; ".join(part for part in (why, "no WebGL", *refused) if part), RASTERIZERS[USUAL[-1]])
+    none = "; ".join(part for part in (why, "no WebGL", *words) if part)
+    return replace(software_graphics(none, RASTERIZERS[USUAL[-1]]), refused=tuple(refused))
 
 
 async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
     """Return why a rasterizer does not draw in a browser; None where it does, or where nobody could tell."""
-    kept = await asyncio.to_thread(_kept_at, binary, rasterizer)
+    kept = await asyncio.to_thread(kept_at, binary, rasterizer.flags, rasterizer.environment)
     with contextlib.suppress(FileNotFoundError):
         return await asyncio.to_thread(kept.read_text) or None
     drawn = await draw(binary, software_graphics("", rasterizer))
@@ -94,14 +99,19 @@ async def _refusal(binary: Path, rasterizer: Rasterizer) -> str | None:
     return no
 
 
-def _kept_at(binary: Path, rasterizer: Rasterizer) -> Path:
-    """Return where it is kept whether a rasterizer draws in a browser, by all that decides it."""
+def kept_at(binary: Path, *decides: object) -> Path:
+    """Return where it is kept what a try came to, by all that decides it.
+
+    Args:
+        binary: The browser in which it was tried.
+        decides: What was tried, as JSON carries it; Mesa's libraries are looked up.
+    """
     try:
         seen = binary.stat()
         identity = f"{binary} {seen.st_size} {seen.st_mtime_ns}"
     except OSError:
         identity = str(binary)
-    told = json.dumps([identity, graphics_libraries(), rasterizer.flags, rasterizer.environment])
+    told = json.dumps([identity, graphics_libraries(), *decides])
     return own_folder("koda-rasterizers") / hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
@@ -114,6 +124,8 @@ class Measured:
 
     Attributes:
         name: As ``KODA_RENDER_GRAPHICS`` names it.
+        composited: Whether it drew the page around the canvas too, which no render has it do: a page of HTML takes 2.7
+            times as long so.
         renderer: Who says to have drawn; empty where nothing was.
         cpu_ms: Processor time of a frame of the trial scene at 1280x720, in milliseconds; None where it does not draw.
         wall_ms: The same by the clock, with nothing beside it.
@@ -121,6 +133,7 @@ class Measured:
     """
 
     name: RasterizerName
+    composited: bool = False
     renderer: str = ""
     cpu_ms: float | None = None
     wall_ms: float | None = None
@@ -138,28 +151,34 @@ async def measure_rasterizers(binary: Path) -> list[Measured]:
     """
     found: list[Measured] = []
     async with contextlib.AsyncExitStack() as stack:
-        trials: dict[RasterizerName, _Trial] = {}
-        for name, rasterizer in RASTERIZERS.items():
+        trials: dict[int, _Trial] = {}
+        ways: list[tuple[RasterizerName, Rasterizer, bool]] = [
+            (name, rasterizer, False) for name, rasterizer in RASTERIZERS.items()
+        ]
+        ways.append((USUAL[0], RASTERIZERS[USUAL[0]], True))
+        for name, rasterizer, composited in ways:
             if name == "lavapipe" and lavapipe_driver() is None:
                 found.append(Measured(name, why_not="not installed: mesa-vulkan-drivers"))
                 continue
             graphics = software_graphics("", rasterizer)
+            if composited:
+                graphics = replace(graphics, flags=tuple(flag for flag in graphics.flags if flag != IN_SOFTWARE))
             drawn = await draw(binary, graphics)
             no = drawn.wrong or rasterizer.stranger(drawn.renderer)
             if no is None:
                 try:
-                    trials[name] = await stack.enter_async_context(_trial(binary, graphics))
+                    trials[len(found)] = await stack.enter_async_context(_trial(binary, graphics))
                 except RenderError as error:
                     no = error.message.partition("\n")[0]
-            found.append(Measured(name, drawn.renderer, why_not=no))
+            found.append(Measured(name, composited, drawn.renderer, why_not=no))
         for _ in range(_ROUNDS):
             for trial in trials.values():
                 await trial.go_on(_ROUND_FRAMES)
         return [
-            replace(each, cpu_ms=min(trials[each.name].cpu_ms), wall_ms=min(trials[each.name].wall_ms))
-            if each.name in trials
+            replace(each, cpu_ms=min(trials[index].cpu_ms), wall_ms=min(trials[index].wall_ms))
+            if index in trials
             else each
-            for each in found
+            for index, each in enumerate(found)
         ]
 
 
@@ -169,7 +188,9 @@ def fastest(measured: list[Measured]) -> RasterizerName | None:
     Args:
         measured: As `measure_rasterizers` returns.
     """
-    took: dict[RasterizerName, float] = {each.name: each.cpu_ms for each in measured if each.cpu_ms is not None}
+    took: dict[RasterizerName, float] = {
+        each.name: each.cpu_ms for each in measured if each.cpu_ms is not None and not each.composited
+    }
     usual: RasterizerName | None = next((name for name in USUAL if name in took), None)
     if usual is None:
         return min(took, key=took.__getitem__, default=None)

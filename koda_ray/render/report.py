@@ -116,6 +116,8 @@ def _facts(facts: dict[str, Any]) -> str:
         "a second": f"{frames / max(seconds['total'], 1e-3):.1f} frames",
         "units of earlier renders": f"{facts['unitsReused']} of {len(facts['units'])}",
     }
+    if adopted := facts.get("unitsAdopted"):
+        shown["of these, of the page before a change"] = f"{adopted}"
     return (
         "<div class=facts>"
         + "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in shown.items())

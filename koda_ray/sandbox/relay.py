@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
+from koda_ray.cancellation import OneTask
 from koda_ray.errors import SandboxError, ServerFailed
 from koda_ray.sandbox.frames import receive_object, send
 from koda_ray.sandbox.link import Link
@@ -116,7 +117,7 @@ class Relays:
         self._idle_s = idle_s
         self._open: dict[int, Relay] = {}
         self._opening = asyncio.Lock()
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeping = OneTask(self._sweep, name="relays")
 
     async def path(self, port: int) -> str:
         """Return a socket that leads to a port; it is there for a while, and for as long as somebody is connected.
@@ -138,15 +139,12 @@ class Relays:
                     f"port {port} of the sandbox cannot be opened at {path}: {error}; see that its folder is there, "
                     "and connect to the sandbox again"
                 ) from error
-            if self._sweeping is None or self._sweeping.done():
-                self._sweeping = asyncio.create_task(self._sweep(), name="relays")
+            self._sweeping.begin()
         return path
 
     async def close(self) -> None:
         """Close them all; may be called twice."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait({self._sweeping})
+        await self._sweeping.end()
         async with self._opening:
             await self._close(tuple(self._open))
 

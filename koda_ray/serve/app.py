@@ -175,7 +175,7 @@ def application(settings: Settings, preview_port: int | None) -> FastAPI:
             wake_render=directory.wake_render,
             pace=WakingPace(first_pause_s=settings.janitor_s),
         )
-        keeping = asyncio.create_task(keep_janitor(settings, deps.draining, waker))
+        keeping = asyncio.create_task(keep_janitor(settings, deps.draining, waker, directory.presence))
         try:
             yield
         finally:
@@ -346,7 +346,7 @@ async def _attend(settings: Settings, handle: Any, *, port: int, preview: socket
     shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     path = runfile.runfile_path(settings)
     try:
-        await start_janitor(settings)
+        await start_janitor(settings, directory.presence)
         signer = Signer.from_settings(settings)
         app = create_preview_app(
             directory,

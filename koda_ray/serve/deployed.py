@@ -20,6 +20,7 @@ from koda_ray.actors.janitor_host import start_janitor
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.config import Settings
 from koda_ray.errors import InvalidInput
+from koda_ray.render.presence import Presence
 from koda_ray.sandbox.base import SandboxProvider
 from koda_ray.sandbox.providers import Providers
 from koda_ray.serve.app import build, checked_settings
@@ -88,11 +89,12 @@ class _Caretaker:
 
     def __init__(self, public: Mapping[str, object]) -> None:
         self._settings = Settings.model_validate(public)
+        self._presence = Presence()
 
     async def check_health(self) -> None:
         """Called by Serve every few seconds; what it raises is why this replica is not healthy."""
         await asyncio.to_thread(_see_sharing, self._settings)
-        await start_janitor(self._settings)
+        await start_janitor(self._settings, self._presence)
 
 
 def previews(_arguments: Mapping[str, str]) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from koda_ray.actors.intake import words_waiting
 from koda_ray.serve.views import change_of, read_cursor, session_summary, short, view_of
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.store import Store
@@ -106,11 +107,15 @@ async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None])
 
 
 async def session_shown(store: Store, row: SessionRecord) -> SessionView:
-    """Show a session as it is stored, without final videos that were deleted since."""
+    """Show a session as it is stored, without final videos that were deleted since, and with what waits for it.
+
+    Its row is read first: what its process takes meanwhile is told by an event of later, and not shown twice.
+    """
     finals = [
         made for made in (row.state.output, row.state.finished) if made is not None and made.video_url is not None
     ]
-    return view_of(row, await lost_finals(store, row.user_id, (made.job_id for made in finals)))
+    lost = await lost_finals(store, row.user_id, (made.job_id for made in finals))
+    return view_of(row, lost, words_waiting(await store.inbox(row.id), row.state.plan))
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

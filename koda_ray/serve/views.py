@@ -14,6 +14,7 @@ from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.past import PointRecord
 from koda_ray.state.records import ApprovalRecord, JobRecord, SessionRecord
+from koda_ray.types import Unread
 from koda_ray.video_formats import PLAYED_FORMATS
 from koda_ray.wire import (
     ApprovalView,
@@ -43,17 +44,27 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-def view_of(row: SessionRecord, lost: Collection[str] = ()) -> SessionView:
-    """Show a session whole, but for final videos that were deleted; ``lost`` are the jobs that made those."""
+def view_of(row: SessionRecord, lost: Collection[str] = (), waiting: tuple[Unread, ...] = ()) -> SessionView:
+    """Show a session whole.
+
+    Args:
+        row: As it is stored.
+        lost: The jobs that made final videos which were deleted: those are left out.
+        waiting: What was said that its process has not taken: nobody has read it.
+    """
     finals = {"output": row.state.output, "finished": row.state.finished}
-    gone = {name: None for name, made in finals.items() if made is not None and made.job_id in lost}
+    changed: dict[str, object] = {
+        name: None for name, made in finals.items() if made is not None and made.job_id in lost
+    }
+    if waiting:
+        changed["unread"] = (*row.state.unread, *waiting)
     return SessionView(
         id=row.id,
         node_id=row.node_id,
         project_id=row.project_id,
         status=row.status,
         seq=row.seq,
-        state=row.state.model_copy(update=gone) if gone else row.state,
+        state=row.state.model_copy(update=changed) if changed else row.state,
         title=row.title,
         pinned=row.pinned,
         created_at=row.created_at,

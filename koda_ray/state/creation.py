@@ -7,6 +7,7 @@ It is what the migrations end at (a test compares the two), and takes a tenth of
 from __future__ import annotations
 
 from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, text
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from koda_ray.state.schema import SCHEMA_VERSION, metadata
 
@@ -20,6 +21,7 @@ _STAMP = Table(
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 """As Alembic makes it. Source: `alembic.ddl.impl.DefaultImpl.version_table_impl`."""
+_COMPILED: dict[str, tuple[str, ...]] = {}
 
 
 def one_at_a_time(connection: Connection) -> None:
@@ -49,6 +51,16 @@ def create(engine: Engine) -> None:
         one_at_a_time(connection)
         if stamp_of(connection) is not None:
             return
-        with_postgres_options(metadata).create_all(connection, checkfirst=False)
-        _STAMP.create(connection)
+        for statement in _statements(connection):
+            connection.exec_driver_sql(statement)
         connection.execute(_STAMP.insert(), {"version_num": SCHEMA_VERSION})
+
+
+def _statements(connection: Connection) -> tuple[str, ...]:
+    """What makes all that is in the schema, as the connection's database wants it; compiled once a process."""
+    dialect = connection.dialect
+    if dialect.name not in _COMPILED:
+        tables = [*with_postgres_options(metadata).sorted_tables, _STAMP]
+        parts = [part for table in tables for part in (CreateTable(table), *map(CreateIndex, table.indexes))]
+        _COMPILED[dialect.name] = tuple(str(part.compile(dialect=dialect)) for part in parts)
+    return _COMPILED[dialect.name]

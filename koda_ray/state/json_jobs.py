@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import cast
 
 from pydantic import JsonValue
@@ -32,6 +33,7 @@ from koda_ray.state.records import (
     JobStatus,
     RenderQuota,
     RendersSought,
+    copies_of,
     maker_of,
     stored_units,
 )
@@ -117,6 +119,16 @@ class JsonJobs:
         return await self._database.read(
             lambda tables: [str(row["id"]) for row in filter(is_wanted, tables.of("jobs"))]
         )
+
+    async def copies(self, user_id: str) -> dict[str, list[str]]:
+        """Read which of a user's jobs show what another one made; see `Store.copies`."""
+        mine = words(user_id)
+
+        def work(tables: Tables) -> dict[str, list[str]]:
+            of_sessions = (row for row in tables.of("jobs") if row["user_id"] == mine and row["session_id"] is not None)
+            return copies_of(sorted(((str(row["id"]), _result(row)) for row in of_sessions), key=itemgetter(0)))
+
+        return await self._database.read(work)
 
     async def list_renders(
         self,

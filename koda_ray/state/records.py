@@ -45,6 +45,7 @@ __all__ = [
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
+    "copies_of",
     "maker_of",
     "stored_units",
 ]
@@ -314,6 +315,15 @@ def maker_of(result: Mapping[str, JsonValue] | None) -> str | None:
     """Return which job made the video that a job's result names; None where it names none."""
     key = (result or {}).get("videoKey")
     return (key.rpartition("/")[0].rpartition("/")[2] or None) if isinstance(key, str) else None
+
+
+def copies_of(results: Iterable[tuple[str, Mapping[str, JsonValue] | None]]) -> dict[str, list[str]]:
+    """Return which jobs show what another one made, by that one, out of ids of jobs and their results."""
+    found = dict[str, list[str]]()
+    for job_id, result in results:
+        if (made := maker_of(result)) not in (None, job_id):
+            found.setdefault(made, []).append(job_id)
+    return found
 
 
 def stored_units(chunks: Iterable[ChunkRecord]) -> dict[str, int]:

@@ -39,6 +39,7 @@ from koda_ray.state.records import (
     JobStatus,
     RenderQuota,
     RendersSought,
+    copies_of,
     maker_of,
     stored_units,
 )
@@ -62,6 +63,8 @@ _ROOM = "renders"
 _RESULT = type_coerce(_J.result, Text)
 """A result as it is stored: JSON without spaces, in which a name with its quotes is no part of any text."""
 _IS_SWEPT = f'"{VIDEO_SWEPT}":true'
+_IS_OWN = _RESULT.contains(literal("/") + _J.id + literal("/"))
+"""A copy's result names another job's folder, and nowhere its own."""
 _NEVER_CHANGED = ("id", "user_id", "project_id", "session_id", "kind", "created_at", "epoch", "seq")
 
 
@@ -161,6 +164,11 @@ class SqlJobs:
         if unswept:
             query = query.where(~func.coalesce(_RESULT, "").contains(_IS_SWEPT))
         return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
+
+    async def copies(self, user_id: str) -> dict[str, list[str]]:
+        """Read which of a user's jobs show what another one made; see `Store.copies`."""
+        rows = await self._database.read(lambda connection: connection.execute(_copies(user_id)).all())
+        return copies_of((row.id, row.result) for row in rows)
 
     async def list_renders(
         self,
@@ -357,13 +365,16 @@ def leave_results(connection: Connection, user_id: str, leaving: ColumnElement[b
     left.pop(None, None)
     if not left:
         return
-    # a copy's result names another job's folder, and nowhere its own
-    is_own = _RESULT.contains(literal("/") + _J.id + literal("/"))
-    copies = select(_J.id, _J.result).where(_J.user_id == user_id, _J.session_id.is_not(None), ~leaving, ~is_own)
-    for row in connection.execute(copies.order_by(_J.id)).all():
+    for row in connection.execute(_copies(user_id).where(~leaving)).all():
         if size := left.pop(maker_of(row.result), 0):
             heir = update(schema.jobs).where(_J.id == row.id)
             connection.execute(heir.values(stored_bytes=_J.stored_bytes + size))
+
+
+def _copies(user_id: str) -> Select[Any, Any]:
+    """Select what may be copies, in the order of their ids: `maker_of` says of what."""
+    of_sessions = select(_J.id, _J.result).where(_J.user_id == user_id, _J.session_id.is_not(None))
+    return of_sessions.where(~_IS_OWN).order_by(_J.id)
 
 
 def renders_in_turn(at: datetime) -> Select[Any, Any, Any, Any]:

@@ -414,6 +414,13 @@ class Store(
         """
         ...
 
+    async def copies(self, user_id: str) -> dict[str, list[str]]:
+        """Read which of a user's jobs show what another one made: their ids in order, by that one's.
+
+        Whoever asks that of many jobs asks this once. A job that made what is shown is not among them, and may be gone.
+        """
+        ...
+
     async def list_renders(
         self,
         user_id: str,

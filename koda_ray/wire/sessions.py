@@ -60,7 +60,8 @@ class TakesCreated(Model):
 class SessionView(Model):
     """A session as it is now; ``seq`` is its newest event's number, to follow on from.
 
-    ``title`` is what its user calls it; without one it is called by its prompt.
+    ``title`` is what its user calls it; without one it is called by its prompt. ``state.unread`` has with what is not
+    heeded the messages and changes that its process has not taken yet, since it sleeps or there is no room.
     """
 
     id: str

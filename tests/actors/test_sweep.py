@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
 from koda_ray.actors.removal import remove_unneeded
-from koda_ray.actors.sweep import REST, Retention, Sweep
+from koda_ray.actors.sweep import REST
 from koda_ray.errors import NotFound, StorageError
-from koda_ray.metrics import SWEPT, UNREAD, Figure, MetricsSink
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import RetryingStorage
@@ -32,7 +29,6 @@ from koda_ray.state.keys import (
     manifest_key,
     picture_key,
     report_key,
-    thumbnail_key,
     unit_key,
     unit_meta_key,
     video_key,
@@ -40,9 +36,21 @@ from koda_ray.state.keys import (
 from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, Stored
-from koda_ray.types import FinalFormat, Output, Phase, Preview, now
+from koda_ray.types import Preview, now
+from tests.actors.sweeping import (
+    NEW,
+    OLD,
+    PAGES,
+    SESSIONS,
+    UNITS,
+    SweepClock,
+    SweepCounts,
+    clock,
+    put,
+    store,
+    sweep_of,
+)
 from tests.state import records
-from tests.state.conformance.links import link
 from tests.state.conftest import (
     disk_storage,
     s3_endpoint,
@@ -53,60 +61,17 @@ from tests.state.conftest import (
     storage_kind,
 )
 
-__all__ = ["disk_storage", "s3_endpoint", "s3_storage", "seaweedfs", "seaweedfs_storage", "storage", "storage_kind"]
-
-UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
-PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)
-OLD, NEW = "a" * 64, "b" * 64
-
-
-class Counted:
-    """Counts what is swept, and hears how many checkpoints could not be read."""
-
-    def __init__(self) -> None:
-        self.of: Counter[str] = Counter()
-        self.unread: list[float] = []
-
-    def note(self, figure: Figure, value: float, **labels: str) -> None:
-        if figure is UNREAD:
-            self.unread.append(value)
-        else:
-            assert figure is SWEPT
-            self.of[labels["kind"]] += int(value)
-
-
-@dataclass
-class Clock:
-    """A clock that is set by hand."""
-
-    at: datetime
-
-    def __call__(self) -> datetime:
-        return self.at
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(now())
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
-    made = SqlStore(tmp_path / "koda.db")
-    await made.open()
-    yield made
-    await made.close()
-
-
-def sweep_of(
-    store: SqlStore, storage: Storage, clock: Clock, *, size: int = 100_000, metrics: MetricsSink | None = None
-) -> Sweep:
-    kept = Retention(units=UNITS, pages=PAGES, assets=ASSETS, previews=PREVIEWS, sessions=SESSIONS)
-    return Sweep(store=store, storage=storage, kept=kept, size=size, clock=clock, metrics=metrics)
-
-
-async def put(storage: Storage, *keys: str) -> None:
-    await storage.put_many(dict.fromkeys(keys, b"x"))
+__all__ = [
+    "clock",
+    "disk_storage",
+    "s3_endpoint",
+    "s3_storage",
+    "seaweedfs",
+    "seaweedfs_storage",
+    "storage",
+    "storage_kind",
+    "store",
+]
 
 
 def aged(storage: Storage, key: str, by: timedelta) -> None:
@@ -117,7 +82,7 @@ def aged(storage: Storage, key: str, by: timedelta) -> None:
     os.utime(path, (at, at))
 
 
-async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_what_older_checkpoints_keep_is_counted(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     mine = await records.active_session(store)
     for seq, files in enumerate(({"a": b"a" * 100}, {"a": b"a" * 100, "b": b"b" * 50}, {"c": b"c"}), 1):
         tree = checkpoint.CheckpointTree(files=files)
@@ -153,7 +118,7 @@ async def removed(store: SqlStore, storage: Storage, session: SessionRecord) -> 
 
 
 async def test_a_list_that_is_lost_keeps_no_deletion_from_freeing(
-    store: SqlStore, storage: Storage, clock: Clock
+    store: SqlStore, storage: Storage, clock: SweepClock
 ) -> None:
     leaving, _ = await kept(store, storage, "a")
     mine, damaged = await kept(store, storage, "b", is_old=True)
@@ -162,7 +127,7 @@ async def test_a_list_that_is_lost_keeps_no_deletion_from_freeing(
     await storage.put(damaged, b"no manifest")
     await storage.delete(missing)
     assert await removed(store, storage, leaving) == [], "nobody knows yet"
-    seen = Counted()
+    seen = SweepCounts()
     swept = await sweep_of(store, storage, clock, metrics=seen).step()
     assert seen.unread == [2.0] and await store.unheld() == []
     assert len(swept) == 2 and await store.stored_bytes("ann") == 7, "what was left is freed, and the session's is kept"
@@ -170,7 +135,7 @@ async def test_a_list_that_is_lost_keeps_no_deletion_from_freeing(
 
 
 async def test_a_list_that_cannot_be_read_for_now_keeps_what_there_is_for_its_session(
-    store: SqlStore, tmp_path: Path, clock: Clock
+    store: SqlStore, tmp_path: Path, clock: SweepClock
 ) -> None:
     class Unreadable(Storage):
         wrong = ""
@@ -183,7 +148,7 @@ async def test_a_list_that_cannot_be_read_for_now_keeps_what_there_is_for_its_se
     storage = Unreadable(str(tmp_path / "storage"))
     leaving, _ = await kept(store, storage, "a")
     mine, storage.wrong = await kept(store, storage, "b", is_old=True)
-    seen = Counted()
+    seen = SweepCounts()
     sweep = sweep_of(store, storage, clock, metrics=seen)
     await sweep.step()
     assert len(await store.unheld()) == 1, "it is looked at once more"
@@ -197,7 +162,7 @@ async def test_a_list_that_cannot_be_read_for_now_keeps_what_there_is_for_its_se
     assert await store.stored_bytes("ann") == 0
 
 
-async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     await store.ensure_user("ann")
     name = await store_bundle(storage, "ann", Bundle({"index.html": b"<p>"}), hold=partial(store.hold, "ann"))
     sizes = [await storage.size(bundle_key("ann", name, each)) for each in ("bundle", "contents.json")]
@@ -209,7 +174,7 @@ async def test_a_page_that_is_swept_counts_no_more(store: SqlStore, storage: Sto
     assert (await store.stored_bytes("ann"), await storage.list()) == (0, [])
 
 
-async def test_a_part_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_a_part_that_is_swept_counts_no_more(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     await storage.put(unit_key("ann", OLD), b"x" * 70)
     await storage.put(unit_meta_key("ann", OLD), b"{}")
     await sweep_of(store, storage, clock).step()
@@ -220,7 +185,7 @@ async def test_a_part_that_is_swept_counts_no_more(store: SqlStore, storage: Sto
 
 
 async def test_what_was_counted_and_never_stored_counts_no_more_after_two_rounds(
-    store: SqlStore, storage: Storage, clock: Clock
+    store: SqlStore, storage: Storage, clock: SweepClock
 ) -> None:
     await store.ensure_user("ann")
     await put(storage, unit_key("ann", NEW), asset_key("ann", "p", "ast_1", "cat.png"))
@@ -238,7 +203,7 @@ async def test_what_was_counted_and_never_stored_counts_no_more_after_two_rounds
 
 
 async def test_a_folder_of_parts_or_pages_is_listed_once_in_a_round(
-    store: SqlStore, tmp_path: Path, clock: Clock
+    store: SqlStore, tmp_path: Path, clock: SweepClock
 ) -> None:
     listed = Counter[str]()
 
@@ -266,7 +231,7 @@ async def test_a_folder_of_parts_or_pages_is_listed_once_in_a_round(
 
 
 async def test_pictures_from_before_they_were_counted_are_counted_once(
-    store: SqlStore, tmp_path: Path, clock: Clock
+    store: SqlStore, tmp_path: Path, clock: SweepClock
 ) -> None:
     class Listed(Storage):
         wrong = True
@@ -298,7 +263,7 @@ async def test_pictures_from_before_they_were_counted_are_counted_once(
 
 
 async def test_what_goes_with_videos_from_before_it_was_counted_is_counted(
-    store: SqlStore, storage: Storage, clock: Clock
+    store: SqlStore, storage: Storage, clock: SweepClock
 ) -> None:
     def ended(*, stored: int, size: int, status: JobStatus = "succeeded") -> JobRecord:
         job = replace(records.job(), kind="render", status=status, stored_bytes=stored)
@@ -315,7 +280,9 @@ async def test_what_goes_with_videos_from_before_it_was_counted_is_counted(
     assert await store.stored_bytes("ann") == sum(found)
 
 
-async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_what_nobody_used_goes_when_its_time_is_over(
+    store: SqlStore, storage: Storage, clock: SweepClock
+) -> None:
     units = [key(user, OLD) for user in ("ann", "bob") for key in (unit_key, unit_meta_key)]
     pages = [bundle_key("ann", OLD), bundle_key("ann", OLD, "replay.json"), film_key("ann", OLD)]
     pages += [claim_key("ann", NEW, "job_1"), video_key("ann", "job_1", "mp4")]
@@ -336,7 +303,7 @@ async def test_what_nobody_used_goes_when_its_time_is_over(store: SqlStore, stor
     assert set(await storage.list()) == {*own, "users/not an id/units/aa/x/y", "other/file"}
 
 
-async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     shown, queued, over, done = (letter * 64 for letter in "cdef")
     session = await records.active_session(store)
     preview = Preview(video_url="/", job_id="job_0", bundle=shown, duration=1.0)
@@ -359,7 +326,7 @@ async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, cloc
 
 
 async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(
-    store: SqlStore, storage: Storage, clock: Clock
+    store: SqlStore, storage: Storage, clock: SweepClock
 ) -> None:
     names = [f"{number:02x}{'0' * 62}" for number in range(30)]
     await put(storage, *(unit_key("ann", name) for name in names))
@@ -372,7 +339,7 @@ async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(
     await sweep.close()
 
 
-async def test_a_round_is_followed_by_a_rest(store: SqlStore, disk_storage: Storage, clock: Clock) -> None:
+async def test_a_round_is_followed_by_a_rest(store: SqlStore, disk_storage: Storage, clock: SweepClock) -> None:
     sweep = sweep_of(store, disk_storage, clock)
     clock.at += UNITS * 2
     assert await sweep.step() == []
@@ -383,7 +350,7 @@ async def test_a_round_is_followed_by_a_rest(store: SqlStore, disk_storage: Stor
 
 
 async def test_one_that_cannot_be_removed_holds_up_none_of_the_others(
-    store: SqlStore, tmp_path: Path, clock: Clock
+    store: SqlStore, tmp_path: Path, clock: SweepClock
 ) -> None:
     class Stuck(Storage):
         async def delete_prefix(self, prefix: str) -> None:
@@ -410,7 +377,7 @@ def unit(key: str, data: bytes) -> UnitResult:
     )
 
 
-async def test_a_unit_that_is_found_counts_as_used(store: SqlStore, disk_storage: Storage, clock: Clock) -> None:
+async def test_a_unit_that_is_found_counts_as_used(store: SqlStore, disk_storage: Storage, clock: SweepClock) -> None:
     for name in (OLD, NEW):
         await write_unit(RetryingStorage(disk_storage), "ann", unit(name, b"frames"), b"frames")
         aged(disk_storage, unit_key("ann", name), UNITS * 2)
@@ -431,7 +398,7 @@ async def aged_folder(storage: Storage, key: str) -> None:
 
 
 async def test_a_bundle_that_is_stored_again_counts_as_used(
-    store: SqlStore, disk_storage: Storage, clock: Clock
+    store: SqlStore, disk_storage: Storage, clock: SweepClock
 ) -> None:
     page = Bundle({"index.html": b"<h1>"})
     key = bundle_key("ann", await store_bundle(disk_storage, "ann", page))
@@ -445,7 +412,7 @@ async def test_a_bundle_that_is_stored_again_counts_as_used(
 
 
 async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
-    store: SqlStore, disk_storage: Storage, clock: Clock
+    store: SqlStore, disk_storage: Storage, clock: SweepClock
 ) -> None:
     shown, other = video_key("ann", "job_gone", "mp4"), video_key("ann", "job_gone_too", "mp4")
     await put(disk_storage, shown, other)
@@ -455,103 +422,11 @@ async def test_a_result_that_a_fork_shows_outlives_the_job_that_made_it(
     assert await disk_storage.exists(shown)
 
 
-async def test_what_jobs_show_is_looked_up_once_in_a_round(
-    store: SqlStore, disk_storage: Storage, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    job_ids = store.job_ids
-
-    async def counted(user_id: str, **narrowed: Any) -> list[str]:
-        asked.extend(() if narrowed else (user_id,))
-        return await job_ids(user_id, **narrowed)
-
-    monkeypatch.setattr(store, "job_ids", counted)
-    await put(disk_storage, *(video_key(user, f"job_gone_{n}", "mp4") for user in ("ann", "bob") for n in range(3)))
-    clock.at += PAGES * 2
-    sweep = sweep_of(store, disk_storage, clock)
-    assert len(await sweep.step()) == 6 and sorted(asked) == ["ann", "bob"]
-    shown = video_key("ann", "job_late", "mp4")
-    await put(disk_storage, shown)
-    await store.create_job(replace(records.job(), result={"videoKey": shown}, status="succeeded"))
-    clock.at += PAGES * 2
-    assert await sweep.step() == [] and await disk_storage.exists(shown), "the next round looks anew"
-
-
-@pytest.mark.parametrize("discarded", [False, True])
-async def test_old_videos_of_previews_go_but_for_those_that_somebody_is_to_judge(
-    store: SqlStore, storage: Storage, clock: Clock, discarded: bool
-) -> None:
-    asked, done, gif, lost = [await records.active_session(store) for _ in range(4)]
-
-    async def made(session: SessionRecord, kind: Literal["preview", "final"], size: int = 50) -> JobRecord:
-        job = replace(records.job(of=session), kind=kind, status="succeeded", stored_bytes=size)
-        job = replace(job, result={"videoKey": video_key("ann", job.id, "mp4")})
-        await put(storage, video_key("ann", job.id, "mp4"), thumbnail_key("ann", job.id))
-        await store.commit(session.id, session.epoch, Batch(jobs=[job]))
-        return job
-
-    def showing(
-        session: SessionRecord, job: JobRecord, phase: Phase, final: str = "job_none", form: FinalFormat = "mp4"
-    ) -> Batch:
-        preview = Preview(video_url="/v", job_id=job.id, bundle=OLD, duration=5.0)
-        output = Output(job_id=final, video_url="/f", format=form) if phase == "complete" else None
-        state = session.state.model_copy(update={"phase": phase, "preview": preview, "output": output})
-        return Batch(state=state)
-
-    earlier, judged = await made(asked, "preview"), await made(asked, "preview")
-    accepted, final = await made(done, "preview"), await made(done, "final")
-    await store.commit(asked.id, asked.epoch, showing(asked, judged, "preview"))
-    await store.commit(done.id, done.epoch, showing(done, accepted, "complete", final.id))
-    stands_in = await made(gif, "preview")  # for a final that browsers do not play
-    await store.commit(gif.id, gif.epoch, showing(gif, stands_in, "complete", (await made(gif, "final")).id, "gif"))
-    left = await made(lost, "preview")  # for a final that was deleted
-    await store.commit(lost.id, lost.epoch, showing(lost, left, "complete"))
-    shown = await made(done, "preview")  # of a session that is gone but for what another shows
-    fork = replace(records.job(of=asked), kind="final", status="succeeded", result=shown.result)
-    await store.commit(asked.id, asked.epoch, Batch(jobs=[fork]))
-    copy = replace(records.job(of=gif), kind="preview", status="succeeded", result=earlier.result)
-    await store.commit(gif.id, gif.epoch, Batch(jobs=[copy]))
-    linked = await made(done, "preview")
-    await store.create_share(replace(link(done), job_id=linked.id), most=9)
-    if discarded:
-        await store.discard_session(asked.id, user_id="ann", delete_at=clock.at + PREVIEWS * 9)
-    counted = Counted()
-    sweep = sweep_of(store, storage, clock, metrics=counted)
-    assert await sweep.step() == []
-    clock.at += PREVIEWS * 2
-    gone = {video_key("ann", job.id, "mp4") for job in (earlier, accepted)}
-    assert set(await sweep.step()) == gone and counted.of == {"previews": 2}
-    for job in (earlier, judged, accepted, final, stands_in, left, shown, linked):
-        assert await storage.exists(video_key("ann", job.id, "mp4")) == (job not in (earlier, accepted))
-        assert await storage.exists(thumbnail_key("ann", job.id))
-        assert (await store.get_job(job.id)).stored_bytes == (1 if job in (earlier, accepted) else 50), (
-            "its picture stays"
-        )
-    kept = await store.job_ids("ann", unswept=True)
-    assert set(await store.job_ids("ann")).difference(kept) == {earlier.id, accepted.id, copy.id}
-    clock.at += REST
-    assert await sweep.step() == []
-
-
-async def test_what_an_older_deletion_left_to_a_copy_counts_with_it_again(
-    store: SqlStore, storage: Storage, clock: Clock
-) -> None:
-    session = await records.active_session(store)
-    shown = video_key("ann", "job_gone", "mp4")
-    await storage.put_many({shown: b"x" * 50, thumbnail_key("ann", "job_gone"): b"x" * 7})
-    copies = [replace(records.job(of=session), result={"videoKey": shown}, status="succeeded") for _ in range(2)]
-    await store.commit(session.id, session.epoch, Batch(jobs=copies))
-    sweep = sweep_of(store, storage, clock)
-    for _ in range(2):
-        assert await sweep.step() == [] and await store.stored_bytes("ann") == 57
-        clock.at += REST
-
-
 async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(
-    store: SqlStore, disk_storage: Storage, clock: Clock
+    store: SqlStore, disk_storage: Storage, clock: SweepClock
 ) -> None:
     unused = [await records.new_session(store) for _ in range(150)]
-    counted = Counted()
+    counted = SweepCounts()
     sweep = sweep_of(store, disk_storage, clock, size=1_000, metrics=counted)
     assert await sweep.step() == []
     clock.at += SESSIONS * 2
@@ -562,7 +437,7 @@ async def test_sessions_that_nobody_used_for_so_long_are_closed_a_few_in_a_pass(
     assert {row.id for row in await store.closed_sessions(limit=200)} == {row.id for row in unused}
 
 
-async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     async def uploaded(*, days: float, session: SessionRecord | None = None) -> AssetRecord:
         asset = replace(records.asset(of=session), created_at=clock.at - timedelta(days=days))
         asset = replace(asset, key=asset_key("ann", asset.project_id, asset.id, "cat.png"))
@@ -584,7 +459,9 @@ async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage:
     assert await storage.list("users/ann/projects") == [held.key]
 
 
-async def test_an_upload_that_a_session_takes_meanwhile_stays(store: SqlStore, storage: Storage, clock: Clock) -> None:
+async def test_an_upload_that_a_session_takes_meanwhile_stays(
+    store: SqlStore, storage: Storage, clock: SweepClock
+) -> None:
     asset = replace(records.asset(), created_at=clock.at - timedelta(days=8), key="users/ann/projects/p/assets/a/x")
     await put(storage, asset.key)
     await store.add_asset(asset)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from koda_ray.actors import unread
 from koda_ray.actors.intake import new_command
@@ -16,11 +17,11 @@ from koda_ray.actors.pointed import pictures_of
 from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
 from koda_ray.commands import Say
-from koda_ray.errors import InvalidTransition
+from koda_ray.errors import Conflict, InvalidTransition
 from koda_ray.events import Envelope
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.studio.orchestrator import request_context, session_block, state_block
-from koda_ray.types import new_id
+from koda_ray.types import Plan, Question, Scene, new_id
 from tests.actors.conftest import SessionWorld
 from tests.actors.script import studio_model
 from tests.actors.test_intake import said
@@ -118,6 +119,25 @@ async def test_what_is_said_the_moment_agents_come_to_rest_is_a_change(
     assert sum("make it red" in each for each in told) == 1
 
 
+@pytest.mark.parametrize(("name", "body"), [("accept", {}), ("cancel", {"owes": "render_final"})])
+async def test_what_is_refused_has_nothing_heeded_and_nothing_stopped(
+    world: SessionWorld, name: str, body: dict[str, JsonValue]
+) -> None:
+    model = Held()
+    session = await world.open("a dot", model)
+    await model.thinks()
+    red = await tell(session, "make it red")
+    asked = new_command(session_id=session.session_id, user_id="local", name=name, body=body, key="key")
+    await world.store.receive(asked, lambda row, waiting: {})  # as one that was not to be refused when it came
+    with pytest.raises(InvalidTransition):
+        await session.intake.take("key")
+    assert session.working and [each.id for each in session.state.unread] == [red.id]
+    assert not await spoken(world, session)
+    model.goes_on.set()
+    await world.until(session, "plan")
+    assert len(await world.events(session, "command_refused")) == 1 and model.heard("make it red")
+
+
 async def test_a_cancel_comes_after_what_was_said_before_it(world: SessionWorld) -> None:
     model = Held()
     session = await world.open("a dot", model)
@@ -208,13 +228,18 @@ async def test_what_was_said_before_a_sleep_is_taken_back_after_it(world: Sessio
 
 async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -> None:
     row = await world.row("a dot", owes=None)
-    cat, mode = await said(world, row, "message", text="a cat"), await said(world, row, "permissions", mode="ask")
+    cat, mode = (
+        await said(world, row, "message", "cat", text="a cat"),
+        await said(world, row, "permissions", mode="ask"),
+    )
     asked = await said(world, row, "takeback", id=cat.id)
     assert cat.result["owes"] == "analyze" and asked.result == {"phase": "idle", "owes": None}
     with pytest.raises(InvalidTransition):
         await said(world, row, "takeback", id=cat.id)  # nothing is left of it
     with pytest.raises(InvalidTransition):
         await said(world, row, "takeback", id=mode.id)  # says nothing
+    with pytest.raises(Conflict, match="was taken back"):
+        await said(world, row, "message", "cat", text="a cat")  # which is this one still
     model = Held()
     session = await world.activate(row, world.model(model))
     state = session.state
@@ -224,6 +249,41 @@ async def test_what_its_session_has_not_taken_is_left_out(world: SessionWorld) -
     (told,) = [event for event in await world.store.events(row) if event.type == "command_refused"]
     assert (told.cause_id, told.data["code"]) == (cat.id, "TAKEN_BACK")
     assert await spoken(world, session) == [] and model.asked == []
+
+
+async def test_what_begins_or_answers_is_not_taken_back_before_what_was_said_to_it(world: SessionWorld) -> None:
+    for phase, asked_for in (("idle", None), ("question", Question(text="Which colour?"))):
+        row = await world.row("a dot", owes=None, phase=phase, question=asked_for)
+        first, *said_to_it = [await said(world, row, "message", text=words) for words in ("a cat", "round", "large")]
+        for later in said_to_it:
+            with pytest.raises(InvalidTransition, match=f"take back message {later.id} first"):
+                await said(world, row, "takeback", id=first.id)
+            await said(world, row, "takeback", id=later.id)
+        asked = await said(world, row, "takeback", id=first.id)
+        assert asked.result == {"phase": phase, "owes": None}
+        session = await world.activate(row, world.model(Held()))
+        assert (session.state.owes, session.state.prompt, session.state.feedback) == (None, "a dot", ())
+        assert await world.store.inbox(row) == [] and await spoken(world, session) == []
+
+
+async def test_a_change_is_taken_back_alone_and_so_is_what_leaves_the_rest_as_it_was(world: SessionWorld) -> None:
+    scene = Scene(number=1, title="In", duration=4, description="It comes.")
+    plan = Plan(scenes=(scene,), total_duration=4, style="flat")
+    row = await world.row("a dot", owes=None, phase="plan", plan=plan)
+    red, _ = [await said(world, row, "message", text=words) for words in ("make it red", "make it round")]
+    assert (await said(world, row, "takeback", id=red.id)).result == {"phase": "plan", "owes": "plan"}
+    model = Held()
+    session = await world.activate(row, world.model(model))
+    assert (session.state.feedback, session.state.unread) == (("make it round",), ())
+    assert await spoken(world, session) == ["make it round"]
+    model.goes_on.set()
+    row = await world.row("a dot", owes=None)
+    cat = await said(world, row, "message", text="a cat")
+    await said(world, row, "cancel")
+    await said(world, row, "message", text="a dog")
+    await said(world, row, "takeback", id=cat.id)
+    again = await world.activate(row, world.model(studio_model()))
+    assert again.state.prompt == "a dog"
 
 
 async def test_what_cannot_be_read_keeps_a_session_from_nothing(world: SessionWorld) -> None:

@@ -176,6 +176,7 @@ def test_a_crash_while_a_person_is_asked_repeats_nothing_and_loses_nothing() -> 
         assert len(agreed) in (4, 5)  # two charges and two puts; and a charge again that nobody knew the end of
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(st.sets(st.integers(1, INSTANTS * 3), min_size=2, max_size=12))
 def test_many_crashes_repeat_nothing_and_lose_nothing(instants: set[int]) -> None:

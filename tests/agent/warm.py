@@ -14,20 +14,18 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import certifi
 from anthropic import AsyncAnthropic
 from anthropic._models import construct_type
 from anthropic.types import RawMessageStreamEvent
 
 from koda_ray.agent import voice
 
-__all__ = ["Clock", "Warm", "load_all", "one_certificate"]
+__all__ = ["Clock", "Warm", "load_all"]
 
 ROOT = Path(__file__).parents[2]
 _LATE = (
@@ -50,13 +48,6 @@ def load_all(more: Iterable[str] = ()) -> None:
     construct_type(value={"type": "message_stop"}, type_=RawMessageStreamEvent)
 
 
-def one_certificate(file: Path) -> dict[str, str]:
-    """Return the environment in which the SDK reads one certificate, not all: each life does, and nothing is TLS."""
-    end = "-----END CERTIFICATE-----\n"
-    file.write_text(Path(certifi.where()).read_text().partition(end)[0] + end)
-    return {"SSL_CERT_FILE": str(file)}
-
-
 class Clock:
     """Counts instants and ends the process at the chosen one; 0 for never. The count is kept for a life that ends."""
 
@@ -74,11 +65,9 @@ class Warm:
     """Starts lives of one module."""
 
     def __init__(self, module: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.agent.warm", module],
             cwd=ROOT,
-            env={**os.environ, **one_certificate(Path(self._folder.name, "one.pem"))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -93,7 +82,6 @@ class Warm:
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
-        self._folder.cleanup()
 
 
 def main(module: str) -> None:

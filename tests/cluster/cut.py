@@ -100,8 +100,7 @@ async def lose_one(
             return (await store.get_job(job)).epoch > held.epoch
 
         async def render_goes_on() -> bool:
-            row = await store.get_job(job)
-            return row.epoch > held.epoch and (len(await store.chunks(job)) > units or row.status in OVER)
+            return (await store.get_job(job)).epoch > held.epoch and await world.has_more(job, units)
 
         back = await asyncio.gather(
             world.say(session),
@@ -262,7 +261,7 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             return not await store.inbox(sleeper)
 
         async def render_goes_on() -> bool:
-            return len(await store.chunks(job)) > units
+            return await world.has_more(job, units)
 
         head_s, woken_s, unit_s = await asyncio.gather(
             comes_true(_head_is_there, "the head is back"),
@@ -311,7 +310,7 @@ async def lose_for_a_while(
         await bring()
 
         async def render_goes_on() -> bool:
-            return len(await store.chunks(job)) > units
+            return await world.has_more(job, units)
 
         back = await asyncio.gather(world.say(session), comes_true(render_goes_on, "the render has one unit more"))
         done = await world.over(job)

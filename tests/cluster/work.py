@@ -136,6 +136,10 @@ class World:
         await comes_true(has_units, "the render has a unit")
         return job.id
 
+    async def has_more(self, job_id: str, units: int) -> bool:
+        """Whether a render has more than so many units, or is over: it may have had all of them."""
+        return len(await self.store.chunks(job_id)) > units or (await self.store.get_job(job_id)).status in OVER
+
     async def over(self, job_id: str) -> list[object]:
         """Wait for the end of a render; return its status, its frames and its error."""
 
@@ -172,7 +176,7 @@ async def at_work(
     pace = WakingPace(first_pause_s=world.settings.janitor_s)
     wakes = world.directory.wake, world.directory.wake_render
     waker = OwedWaker(world.store, wake=wakes[0], wake_render=wakes[1], pace=pace)
-    keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker))
+    keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker, world.directory.presence))
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()

@@ -188,6 +188,7 @@ async def test_a_decoder_that_a_file_took_over_sees_nothing_of_ours(
     (tools / program).write_text(script)
     (tools / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "ffmpeg")  # the one on PATH
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
     spec = small(BUNDLE, format="mov", audio=(AudioTrack(path="click.wav"),))
     with pytest.raises(InvalidInput) as caught:

@@ -49,6 +49,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[.
             if not path.name.startswith(words) and not link.is_symlink():
                 link.symlink_to(path)
         monkeypatch.setenv("PATH", str(shown))
+        monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "ffmpeg")  # the one on PATH
 
     read_environment.cache_clear()
     yield hide

@@ -16,7 +16,7 @@ from koda_ray.config import Settings
 from koda_ray.doctor import machine
 from koda_ray.doctor.finding import Examination
 from koda_ray.errors import BrowserCrashed, EncodeFailed, Missing, RenderError
-from koda_ray.render import gpu
+from koda_ray.render import gpu, rasterizers
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
@@ -25,9 +25,17 @@ from koda_ray.render.environment import read_environment
 from koda_ray.render.ffmpeg import command_line, run
 from koda_ray.render.frames import Interposer
 from koda_ray.render.gpu import choose_graphics, confirm_graphics, try_gpu, try_nvenc
-from koda_ray.render.graphics import DEVICES, Graphics, find_devices, software_because, software_graphics
+from koda_ray.render.graphics import (
+    DEVICES,
+    RASTERIZERS,
+    Graphics,
+    find_devices,
+    software_because,
+    software_graphics,
+)
 from koda_ray.render.isolation import WorkFolder, browser_command
 from koda_ray.render.job import RenderJob
+from koda_ray.render.likeness import encoded_unlike, try_encoder, unlike
 from koda_ray.render.local import LocalExecutor, check_environment
 from koda_ray.render.mux import join_units
 from koda_ray.render.programs import find_browser
@@ -229,6 +237,48 @@ async def test_nvenc_is_tried_and_says_no_in_its_own_words() -> None:
 
 
 @pytest.mark.needs("ffmpeg")
+async def test_what_is_encoded_is_held_against_its_source(tmp_path: Path) -> None:
+    assert await try_encoder("libx264") is None
+    spec = small(BUNDLE, width=320, height=180)
+    other, target = "testsrc2=size=320x180:rate=10,hue=h=20", str(tmp_path / "other.mp4")
+    options = unit_options(spec, spec.frame_count, image="png")
+    await run("ffmpeg", command_line(other, {"format": "lavfi"}, target, options), timeout_s=60)
+    assert await encoded_unlike(spec, other, Path(target)) is None
+    why = await encoded_unlike(spec, "testsrc2=size=320x180:rate=10", Path(target))
+    assert re.fullmatch(r"frame \d is \d+\.\d dB from its source, less than 33", why or "")
+    short = unit_options(spec, 4, image="png")
+    await run("ffmpeg", command_line(other, {"format": "lavfi"}, target, short), timeout_s=60)
+    assert await encoded_unlike(spec, other, Path(target)) == "4 frames came out in place of 10"
+
+
+@pytest.mark.browser
+@pytest.mark.needs("ffmpeg")
+@pytest.mark.full
+async def test_different_rasterizers_draw_alike_and_another_picture_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = find_browser().path
+    if (await choose_rasterizer(binary)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
+    monkeypatch.setattr(gpu, "software_because", lambda renderer: None)  # llvmpipe stands for a GPU
+    monkeypatch.setattr(rasterizers, "own_folder", lambda name: folder)
+    swiftshader = software_graphics("", RASTERIZERS["swiftshader"])
+    assert await unlike(binary, swiftshader, reference=software_graphics()) is None
+    taken = await try_gpu(binary, ())
+    assert (taken.kind, taken.why) == ("gpu", "gl-egl draws what llvmpipe draws; NVENC: only NVIDIA has it")
+    right = gpu.FLAGS
+    monkeypatch.setattr(gpu, "FLAGS", (*right, "--blink-settings=minimumFontSize=160"))
+    refused = await try_gpu(binary, ())
+    assert refused.kind == "software"
+    assert re.search(r"gl-egl: ANGLE .* does not draw what llvmpipe draws: frame 0 is [\d.]+ dB from it", refused.why)
+    # what was seen is kept until the machine starts anew, or its driver is another
+    monkeypatch.delattr(gpu, "unlike")
+    assert (await try_gpu(binary, ())).why == refused.why
+    monkeypatch.setattr(gpu, "FLAGS", right)
+    assert await try_gpu(binary, ()) == taken
+
+
+@pytest.mark.needs("ffmpeg")
 def test_nvencs_options_are_ones_that_this_ffmpeg_knows() -> None:
     line = ["ffmpeg", "-hide_banner", "-h", "encoder=h264_nvenc"]
     said = subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -351,7 +401,8 @@ async def test_a_job_reports_what_draws_or_ends_at_once(storage: Storage) -> Non
 @pytest.mark.skipif(has_gpu(), reason="this machine has a GPU's device files")
 def test_the_doctor_says_what_was_chosen_and_why() -> None:
     def graphics(wish: str) -> tuple[str, str]:
-        finding = machine.graphics(Examination(Settings.model_validate({"render_graphics": wish}), dict(os.environ)))[1]
+        examination = Examination(Settings.model_validate({"render_graphics": wish}), dict(os.environ))
+        *_, finding = machine.graphics(examination)
         return finding.status, finding.detail
 
     none = "no /dev/dri/renderD* and no /dev/nvidia[0-9]*"
@@ -362,3 +413,24 @@ def test_the_doctor_says_what_was_chosen_and_why() -> None:
         }
     status, detail = graphics("gpu")
     assert status == "missing" and none in detail
+
+
+@pytest.mark.browser
+async def test_the_doctor_says_of_webgl_what_drawing_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rasterizers, "own_folder", lambda name: folder)
+    usual = await choose_rasterizer(find_browser().path)
+    finding = machine.webgl(usual)
+    assert finding.detail.startswith(f"{usual.rasterizer} draws it, on the processor")
+    assert finding.status == ("ok" if usual.rasterizer == "llvmpipe" else "warning")
+    seen: list[tuple[str, str]] = []
+    for name in rasterizers.USUAL:
+        broken = replace(RASTERIZERS[name], flags=("--use-gl=angle", "--use-angle=none"))
+        monkeypatch.setitem(RASTERIZERS, name, broken)
+        finding = machine.webgl(await choose_rasterizer(find_browser().path))
+        assert finding.status == "warning" and "libgl1-mesa-dri" in finding.remedy
+        seen.append((finding.status, finding.detail))
+    assert seen == [
+        ("warning", "swiftshader draws it, on the processor; llvmpipe: no WebGL 2"),
+        ("warning", "nothing draws it: llvmpipe: no WebGL 2; swiftshader: no WebGL 2"),
+    ]
+    assert machine.webgl(GPU).detail == "NVIDIA Corporation draws it"

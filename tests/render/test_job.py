@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -339,7 +338,7 @@ async def test_a_long_videos_sheet_is_sought_where_seeking_is_quick(
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {asked}\nexec {find_program("ffmpeg")} "$@"\n')
     shim.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(shim))
     spec = small(await put_page(storage, "plain"), duration_s=duration_s)
     result = await render(spec, storage, local)
     assert result.frame_count == duration_s * 10

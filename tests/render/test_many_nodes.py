@@ -26,6 +26,7 @@ from koda_ray.errors import Missing
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.presence import Presence, without
+from koda_ray.render.programs import find_program
 from koda_ray.render.protocol import JobContext, ProbeTask, Progress, Slots, UnitResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE, URGENT_RESOURCE
@@ -248,7 +249,7 @@ async def test_a_node_that_renders_with_something_else_gets_none_of_a_video_and_
     context = JobContext(storage=storage, executor=executor, job_id="job_1", user_id=USER, attempts=2)
     running = asyncio.create_task(RenderJob(spec, context, on_progress=hear, on_unit=note).run())
     await until(lambda: frames and frames[-1] > 0, seconds=300)
-    monkeypatch.setenv("PATH", f"{another_ffmpeg(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(another_ffmpeg(tmp_path)))
     added.append(await asyncio.to_thread(raylets.add))
     await until(lambda: executor.slots == Slots(2, 2), seconds=60)
     before = len(frames)
@@ -313,8 +314,8 @@ async def test_an_actor_whose_machine_goes_while_it_starts_is_lost(raylets: Rayl
 
 
 def another_ffmpeg(tmp_path: Path) -> Path:
-    """A folder with an FFmpeg that says that it is a newer one, and works as the one that there is."""
-    there = Path(cast("str", shutil.which("ffmpeg")))
+    """An FFmpeg that says that it is a newer one, and works as the one that there is."""
+    there = find_program("ffmpeg")
     told = subprocess.run([there, "-version"], capture_output=True, text=True, check=True).stdout
     folder = tmp_path / "newer"
     folder.mkdir()
@@ -322,4 +323,4 @@ def another_ffmpeg(tmp_path: Path) -> Path:
     program = folder / "ffmpeg"
     program.write_text(f'#!/bin/sh\n[ "$1" = -version ] && exec cat "{folder / "version"}"\nexec "{there}" "$@"\n')
     program.chmod(0o755)
-    return folder
+    return program

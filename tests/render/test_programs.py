@@ -1,14 +1,16 @@
-"""Which browser is taken: the shells before whole browsers, and none that cannot run isolated."""
+"""Which browser is taken: the shells before whole browsers, and none that cannot run isolated; and which FFmpeg."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import imageio_ffmpeg
 import pytest
+from imageio_ffmpeg import _utils
 
 from koda_ray.errors import Missing
 from koda_ray.render import programs
-from koda_ray.render.programs import BrowserBinary, find_browser
+from koda_ray.render.programs import BrowserBinary, find_browser, find_program, version_of
 
 
 def program(path: Path) -> Path:
@@ -45,3 +47,27 @@ def test_a_downloaded_shell_comes_before_a_whole_browser(home: Path) -> None:
     assert find_browser() == BrowserBinary(downloaded, "shell")
     installed = program(home / "bin" / "chromium-headless-shell")
     assert find_browser() == BrowserBinary(installed, "shell")
+
+
+def test_ffmpeg_is_the_one_that_came_along_unless_another_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = program(home / "bin" / "ffmpeg")
+    came_along = find_program("ffmpeg")
+    assert Path(came_along).is_relative_to(Path(imageio_ffmpeg.__file__).parent)
+    assert version_of(came_along, "-version").startswith("ffmpeg version ")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "ffmpeg")
+    assert find_program("ffmpeg") == str(installed)
+    another = program(home / "another")
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(another))
+    assert find_program("ffmpeg") == str(another)
+    another.unlink()
+    with pytest.raises(Missing, match=f"IMAGEIO_FFMPEG_EXE={another} is not an executable"):
+        find_program("ffmpeg")
+
+
+def test_where_none_came_along_ffmpeg_is_that_of_the_system(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_utils, "FNAME_PER_PLATFORM", {})  # as on a machine that the package has none for
+    monkeypatch.setattr(_utils, "_get_ffmpeg_exe", _utils._get_ffmpeg_exe.__wrapped__)
+    with pytest.raises(Missing, match="ffmpeg is not installed: apt-get install ffmpeg"):
+        find_program("ffmpeg")
+    installed = program(home / "bin" / "ffmpeg")
+    assert find_program("ffmpeg") == str(installed)

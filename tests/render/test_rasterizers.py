@@ -131,13 +131,17 @@ def test_the_fastest_is_clearly_faster_than_the_usual_one(
     measured: list[Measured], best: RasterizerName | None
 ) -> None:
     assert fastest(measured) == best
+    drawn_too = Measured("llvmpipe", composited=True, cpu_ms=1.0)
+    assert fastest([*measured, drawn_too]) == best  # nobody can choose that
 
 
 @pytest.mark.browser
 @pytest.mark.full
 async def test_all_that_draw_are_measured_by_a_scene_and_the_others_say_why_not() -> None:
-    measured = {each.name: each for each in await measure_rasterizers(find_browser().path)}
-    assert measured.keys() == RASTERIZERS.keys()
+    *found, composited = await measure_rasterizers(find_browser().path)
+    measured = {each.name: each for each in found}
+    assert measured.keys() == RASTERIZERS.keys() and not any(each.composited for each in found)
+    assert composited.composited and (composited.cpu_ms is None) == (measured["llvmpipe"].cpu_ms is None)
     for each in measured.values():
         assert (each.cpu_ms is None) == bool(each.why_not) == (each.wall_ms is None)
         assert each.cpu_ms is None or (each.cpu_ms > 0 and each.renderer)
@@ -150,7 +154,7 @@ def test_the_doctor_measures_when_it_is_asked_to() -> None:
     line = [sys.executable, "-P", "-m", "koda_ray", "doctor", "--measure", "--json"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
     findings = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
-    assert findings.keys() >= {*RASTERIZERS, "choice"}
+    assert findings.keys() >= {*RASTERIZERS, "llvmpipe, page and all", "choice"}
     assert "ms by the clock" in findings["swiftshader"]["detail"]
     assert "KODA_RENDER_GRAPHICS=" in findings["choice"]["detail"] + findings["choice"]["remedy"]
 

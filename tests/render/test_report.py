@@ -81,6 +81,9 @@ def test_what_comes_from_outside_is_text() -> None:
     assert page.count("&lt;script&gt;alert(1)") >= 6
     assert "every unit was played from the first frame" in page
     assert "1 attempts failed" in page
+    assert "of the page before a change" not in page
+    page = report_page(report | {"unitsReused": 1, "unitsAdopted": 1}, job_id="job_1")
+    assert "<b>1</b><span>of these, of the page before a change</span>" in page
 
 
 @pytest.mark.browser

@@ -39,6 +39,7 @@ def trial_of(storage: Storage, bundle: str) -> ProbeTask:
     return ProbeTask(storage=storage, user_id=USER, bundle=bundle, duration_s=5.0)
 
 
+@pytest.mark.full
 async def test_a_video_whose_page_was_tried_on_the_way_has_the_same_frames(
     local: LocalExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,7 @@ async def test_a_folder_that_was_emptied_has_taken_its_sandboxes_along(town: Tow
     assert (await home.store.get_sandbox(box.id, user_id="ann")).status == "destroyed"
 
 
-@pytest.mark.parametrize("what", ["image", "sandbox"])
+@pytest.mark.parametrize("what", [pytest.param("image", marks=pytest.mark.full), "sandbox"])
 async def test_what_somebody_is_still_making_is_left_alone(town: Town, what: str) -> None:
     home = await town.home()
     maker = await half_made(town, home, what=what, lease_s=60)

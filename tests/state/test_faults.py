@@ -25,6 +25,10 @@ from tests.state.records import checkpoint as pointer
 KILLS = 25
 """At random instants of saving one checkpoint after the other."""
 
+_LIBSQL = pytest.param("libsql", marks=pytest.mark.full)
+most_databases = pytest.mark.parametrize("database", ["sqlite", "postgres", _LIBSQL], indirect=True, scope="session")
+"""Of which libSQL has one writer, as SQLite has, and takes longer."""
+
 
 @pytest.fixture
 def url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -55,6 +59,7 @@ def end(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
+@most_databases
 async def test_two_processes_fight_for_a_session(store: SqlStore, url: str) -> None:
     mine = await new_session(store)
     children = [start("fight", url, mine.id, name, 12) for name in ("left", "right")]
@@ -80,6 +85,7 @@ async def test_two_processes_fight_for_a_session(store: SqlStore, url: str) -> N
     assert sum(int(str(report["fenced"])) for report in reports) > 0
 
 
+@most_databases
 async def test_a_partitioned_twin_cannot_write(store: SqlStore, url: str) -> None:
     mine = await active_session(store)
     child = start("append", url, mine.id)
@@ -97,6 +103,7 @@ async def test_a_partitioned_twin_cannot_write(store: SqlStore, url: str) -> Non
     assert made.seq == last + 1
 
 
+@most_databases
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))])
 async def test_what_was_acknowledged_survives_a_kill(store: SqlStore, url: str, seed: int) -> None:
     mine = await active_session(store)

@@ -148,6 +148,7 @@ async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(koda: World, 
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
 
 
+@pytest.mark.full
 async def test_a_key_is_typed_once_and_a_wrong_one_is_answered_where_it_was(tmp_path: Path, browser: Browser) -> None:
     async with (
         world(tmp_path, KODA_WEB_PATH=BUILT, KODA_API_KEYS=f"ann={KEY}") as koda,
@@ -169,6 +170,7 @@ async def test_a_key_is_typed_once_and_a_wrong_one_is_answered_where_it_was(tmp_
         await expect(page.get_by_label("Key")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, browser: Browser) -> None:
     keys = {"ann": "a" * 32, "bob": "b" * 32}
     named = ",".join(f"{user}={key}" for user, key in keys.items())
@@ -203,6 +205,7 @@ async def test_who_signs_in_next_sees_nothing_of_who_was_there(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("lost", ["the connection", "a gateway's"])
+@pytest.mark.full
 async def test_a_request_whose_answer_was_lost_is_the_same_request(koda: World, browser: Browser, lost: str) -> None:
     prompts: list[str] = []
 
@@ -224,6 +227,7 @@ async def test_a_request_whose_answer_was_lost_is_the_same_request(koda: World, 
     assert [row.state.prompt for row in rows] == ["A red ball", "A ball"] and rows[0].id == session_id
 
 
+@pytest.mark.full
 async def test_what_was_typed_is_kept_while_the_server_is_away(tmp_path: Path, browser: Browser) -> None:
     async with world(tmp_path, serve=False, KODA_WEB_PATH=BUILT) as koda:
         port = free_port()
@@ -289,6 +293,7 @@ async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(koda: World,
     assert [each.status for each in await koda.store.approvals(session_id)] == ["approved"]
 
 
+@pytest.mark.full
 async def test_a_call_that_waits_is_refused_and_the_agents_read_why(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         session_id = await asking(koda, page)
@@ -304,6 +309,7 @@ async def test_a_call_that_waits_is_refused_and_the_agents_read_why(koda: World,
     assert answers == [("edit_file", {"reason": "red is right"}), ("sandbox_exec", {"reason": ""})]
 
 
+@pytest.mark.full
 async def test_what_waits_for_agreement_can_be_stopped(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await asking(koda, page)

@@ -64,6 +64,7 @@ async def made(page: Page, *changes: str) -> str:
     return session_id
 
 
+@pytest.mark.full
 async def test_a_version_is_looked_at_and_gone_back_to(koda: World, browser: Browser) -> None:
     koda.directory.asks = False
     async with looking(browser, koda.url) as page:

@@ -79,6 +79,7 @@
     watcher.takeRecords();
   };
   const media = kodaMedia(clock, roots), pictures = kodaPictures(clock, native, roots, quietly);
+  const scrolling = kodaScroll(clock, quietly);
 
   // ---- animations -----------------------------------------------------------------------------------------------
   const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
@@ -130,6 +131,7 @@
   };
   let looked = 0; // where the document's own time was; that of a page that is not shown yet leaps when it is
   const syncAnimations = () => {
+    scrolling.move();
     const now = clock.now();
     const present = Number(native.timelineTime.call(document.timeline) ?? 0), young = MIN_OFFSET_MS + present - looked;
     looked = present;
@@ -415,6 +417,7 @@
     kodaFonts.settle();
     sharpen();
     media.look();
+    scrolling.begin();
     beginAnimations();
     media.rebase();
     clock.onPass(syncAnimations); // what a timer begins begins then, and what it stops has gone as far
@@ -434,7 +437,9 @@
     const ms = clock.now();
     clock.seed(ms * 1000 + 3);
     let done = false;
-    const seek = Promise.resolve(contract.seek(ms / 1000)).finally(() => { done = true; });
+    scrolling.directly(true);
+    const over = () => { done = true; scrolling.directly(false); };
+    const seek = new Promise((sought) => sought(contract.seek(ms / 1000))).finally(over);
     seek.catch(() => {});
     for (let i = 0; i < 64 && !done; i++) {
       await clock.task();

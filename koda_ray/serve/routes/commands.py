@@ -175,7 +175,8 @@ async def take_back(
 
     While `state.unread` has it and it is not `binding`, no request of theirs holds it, and none will. Else this is
     refused with 409: stop the work (`cancel`), or go back to before it (`rewind`). A message or a change that its
-    session has not taken, since it sleeps or has no room, is left out.
+    session has not taken, since it sleeps or has no room, is left out; where what was said after it would become the
+    prompt or an answer then, that is to be taken back first (409).
     """
     return await to(row.id, user, "takeback", {"id": command_id}, key)
 

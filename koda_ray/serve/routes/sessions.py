@@ -163,6 +163,7 @@ async def get_session(row: OwnSession, deps: Deps) -> SessionView:
     """Return the state as stored. This wakes nothing, however long the session has slept.
 
     Where the final video was deleted that it was finished with, it has no `output`, and is complete all the same.
+    Behind what agents at work have not heeded, `unread` has what was said that waits until the session takes it.
     """
     return await session_shown(deps.store, row)
 

@@ -25,7 +25,8 @@ from koda_ray.llm.base import Block
 from koda_ray.state.sql import SqlStore
 from tests import postgres, sqld
 from tests.agent.scripted import Given
-from tests.agent.warm import load_all, one_certificate
+from tests.agent.warm import load_all
+from tests.certificates import one_certificate
 from tests.faults.kernel import ending, outside
 from tests.faults.kernel.life import KernelJob, fork
 from tests.faults.kernel.runs import Disturbances, JobTally, run

@@ -62,10 +62,13 @@ class JobConformance:
         assert set(await store.job_ids("ann", unswept=True)) == shown
         assert await store.job_ids("ann", showing=longer.id) == [longer.id]
         assert await store.job_ids("bob", showing=own.id) == []
+        assert await store.copies("ann") == {own.id: sorted(copy.id for copy in copies)}
+        assert await store.copies("bob") == {}
         assert await store.stored_bytes("ann") == 75
         await store.delete_job(own.id, user_id="ann")
         assert await store.stored_bytes("ann") == 75, "whoever shows it has it"
         assert set(await store.job_ids("ann", showing=own.id)) == shown - {own.id}
+        assert set((await store.copies("ann"))[own.id]) == shown - {own.id}, "whose maker is gone"
         for session, left in ((mine, 70), (fork, 70), (another, 0)):
             await store.delete_session(session.id, user_id="ann")
             assert await store.stored_bytes("ann") == left

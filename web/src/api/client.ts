@@ -30,7 +30,16 @@ export function unlessGone(problem: unknown): void {
   if (!(problem instanceof Problem && problem.status === 404)) throw problem;
 }
 
+const takenBack = new Map<string, number>();
+
+/** Note that something was taken back: said again it is another command, also where the session has not taken either yet. */
+export function noteTakenBack(sessionId: string): void {
+  takenBack.set(sessionId, (takenBack.get(sessionId) ?? 0) + 1);
+}
+
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */
 export function command(session: { id: string; seq?: number }, name: CommandName, body?: object): Promise<unknown> {
-  return ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key: commandKey(name, session.seq, body) });
+  const times = takenBack.get(session.id);
+  const key = commandKey(name, session.seq, body) + (times ? `-${times}` : '');
+  return ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key });
 }

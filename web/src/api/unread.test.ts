@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import type { NodeState } from './client';
+import { command, type NodeState } from './client';
 import { takeBack, type Unread, unreadOf, wordsAfter } from './unread';
 
 const said = (id: string, binding = false): Unread => ({ id, words: 'make it red', notes: [], told: 'make it red', binding, at: '2026-01-01T00:00:00Z' });
@@ -18,6 +18,21 @@ test('a message is taken back once for one state, however often that is pressed'
   });
   for (const seq of [7, 7, 9]) await takeBack({ id: 'ses_1', seq }, said('cmd_1'));
   expect(asked).toEqual([7, 7, 9].map((seq) => ['/v1/sessions/ses_1/messages/cmd_1', 'DELETE', `web-takeback-cmd_1-${seq}`]));
+});
+
+test('what was taken back and is said again is another command, also before the session has taken either', async () => {
+  const keys: unknown[] = [];
+  vi.stubGlobal('fetch', (_: string, { headers }: RequestInit) => {
+    keys.push((headers as Record<string, string>)['Idempotency-Key']);
+    return Promise.resolve(new Response('{}', { status: 202 }));
+  });
+  const [session, words] = [{ id: 'ses_2', seq: 7 }, { text: 'make it red' }];
+  for (let times = 0; times < 2; times += 1) await command(session, 'messages', words);
+  await takeBack(session, said('cmd_1'));
+  for (let times = 0; times < 2; times += 1) await command(session, 'messages', words);
+  const [first, twice, , again, againTwice] = keys;
+  expect([first, again]).toEqual([twice, againTwice]);
+  expect(first).not.toEqual(again);
 });
 
 test('its words are there to be said otherwise, unless something was typed since', () => {

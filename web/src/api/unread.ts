@@ -1,6 +1,6 @@
-/** What was said to agents at work who have not begun to heed it: until they do, it can be taken back. */
+/** What was said that its session has not taken, or agents at work have not begun to heed: until they do, it can be taken back. */
 import { commandKey } from '../../node/src/http';
-import { ask, type NodeState, type SessionView } from './client';
+import { ask, noteTakenBack, type NodeState, type SessionView } from './client';
 
 export type Unread = NonNullable<NodeState['unread']>[number];
 
@@ -10,9 +10,10 @@ export function unreadOf(state: NodeState): readonly { said: Unread; isFree: boo
 }
 
 /** Take a message back. Twice for the same state is once; in another one it is asked anew, since it may be there again. */
-export function takeBack(session: Pick<SessionView, 'id' | 'seq'>, said: Unread): Promise<unknown> {
+export async function takeBack(session: Pick<SessionView, 'id' | 'seq'>, said: Unread): Promise<void> {
   const key = commandKey(`takeback-${said.id}`, session.seq);
-  return ask(`/v1/sessions/${session.id}/messages/${said.id}`, { method: 'DELETE', key });
+  await ask(`/v1/sessions/${session.id}/messages/${said.id}`, { method: 'DELETE', key });
+  noteTakenBack(session.id);
 }
 
 /** What stands in the field once a message was taken back: its words, to be said otherwise, where nothing was typed since. */

@@ -1,0 +1,45 @@
+"""What the figures of rendering are made of: medians of rounds, and ratios to what is as good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine import OurRun
+from benchmarks.floor import Floor
+from benchmarks.peers import PeerRun
+from benchmarks.render import FULL, SceneRuns, promised_figures
+
+VIDEO = Path("video.mp4")
+
+
+def ours(*, cpu_ms: float = 30.0, to_file_ms: float = 20.0) -> OurRun:
+    return OurRun(wall_ms=15.0, cpu_ms=cpu_ms, to_file_ms=to_file_ms, total_s=3.0, video=VIDEO)
+
+
+def peers(*walls_ms: float) -> list[PeerRun]:
+    return [PeerRun("usual", total_s=6.0, wall_ms=wall_ms, cpu_ms=50.0, video=VIDEO) for wall_ms in walls_ms]
+
+
+def scene(**fields: object) -> SceneRuns:
+    floor = Floor(paint_ms=15.0, paint_wall_ms=16.0, x264_ms=5.0, pictures={})
+    return SceneRuns("dom", FULL[0], floor, **fields)  # type: ignore[arg-type]
+
+
+def test_what_a_frame_takes_beyond_the_floor_is_told_in_milliseconds_too() -> None:
+    told = promised_figures([scene(ours=[ours(cpu_ms=cpu_ms) for cpu_ms in (24.0, 21.0, 90.0)])], FULL[0])
+    assert told["cpu_over_floor"] == {"dom": 1.2} and told["cpu_over_floor_ms"] == {"dom": 4.0}
+
+
+def test_with_one_worker_each_a_round_that_was_disturbed_decides_nothing() -> None:
+    runs = scene(
+        ours=[ours()],
+        alone=[ours(to_file_ms=to_file_ms) for to_file_ms in (40.0, 400.0, 41.0)],
+        peers_alone={"other": peers(123.0, 122.0, 900.0)},
+        ssim={"koda": 0.99, "other": 0.98},
+    )
+    assert runs.alone_speedup == pytest.approx(3.0)
+    assert promised_figures([runs], FULL[0])["alone_over_best_peer"] == {"dom": 3.0}
+    told = runs.to_json()["runs"]
+    assert isinstance(told, dict) and [len(told[who]) for who in ("koda alone", "other alone")] == [3, 3]
