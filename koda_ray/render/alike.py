@@ -15,7 +15,7 @@ same to draw, in the same order, from the same files: so it draws the same, by w
 
 What a picture may depend on beside that is not followed but refused: where a page does it, in the old bundle or in the
 new one, there is no digest, and the unit is captured. Those are a 2D canvas in the document, film, animations and
-transitions of the browser's, shadow roots, frames in the page, workers, WebGPU, pixels that are read back, rules that
+transitions of the browser's, shadow roots (closed ones in a page's text too, which no script can see), frames in the page, workers, WebGPU, pixels that are read back, rules that
 a script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not listed, and changes
 of the page between a frame's end and its picture. Files of style are compared as they are: where one differs, no unit
 is taken over. So an error can only be one of these lists', and the lists are of what may be, not of what may not,
@@ -37,7 +37,7 @@ __all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look"]
 
 MISSES = 1
 """After how many runs that differ a task looks no further: a change that is seen in one is likely seen in the next."""
-_ACTS = (".js", ".mjs", ".cjs", ".map", ".html", ".htm")
+_ACTS = (".js", ".mjs", ".cjs", ".js.map", ".mjs.map", ".cjs.map", ".html", ".htm")
 """What does nothing by itself: scripts, and pages, which are noted as the document that is there."""
 _TRUE = "True"
 

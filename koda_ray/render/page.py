@@ -86,7 +86,8 @@ class PageSetup:
         scale: Device pixels per CSS pixel; the picture is the viewport times this.
         props: JSON that the page finds as ``window.__kodaProps``.
         transparent: Whether what the page does not paint stays transparent, instead of white.
-        witness: Whether it is noted what frames are drawn from; ``dry`` draws no WebGL.
+        witness: Whether it is noted what frames are drawn from, where the bundle hides none of it; ``dry`` draws no
+            WebGL.
     """
 
     width: int
@@ -135,6 +136,7 @@ class LoadedPage:
         self._journeys = 0
         self._worker_source = ""
         self._sandboxes = bundle.sandboxes
+        self._hides = bundle.shadows
         self._moves = bundle.moves
         self._draws = bundle.draws
         self._background = _CLEAR
@@ -181,6 +183,7 @@ class LoadedPage:
         session.on("Page.javascriptDialogOpening", self._on_dialog)
         session.on("Target.detachedFromTarget", self._on_worker_gone)
         self._worker_source = worker_clock(setup.seed)
+        witness = None if self._hides else setup.witness
         moved = Moved(drawings=self._draws, pictures=self._moves and self._browser.kind == "full")
         self._background = _CLEAR if setup.transparent else _WHITE
         if setup.transparent:
@@ -190,7 +193,7 @@ class LoadedPage:
             session.post("Runtime.enable"),
             session.post("Log.enable"),
             session.post("Page.enable"),
-            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved, witness=setup.witness)}),
+            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved, witness=witness)}),
         ]:
             await call
         if self._sandboxes:  # a world of its own in each frame takes as long as a tenth of a page's start

@@ -169,6 +169,7 @@ MARKUP = (
     "<!doctype html><style>@keyframes k { to { left: 9px } }</style><body><p id=p>Koda</p>BODY"
     "<script src=film.js></script>"
 )
+FILES_BESIDE = {"a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>'}
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
 REFUSED = {
     "a 2D canvas": ("<canvas id=c></canvas>", "c.getContext('2d').fillRect(0, 0, 9, 9)"),
@@ -180,6 +181,18 @@ REFUSED = {
     "a drawing's animation": ("<svg><rect width=9 height=9><animate attributeName=x to=9 dur=1s /></rect></svg>", ""),
     "a drawing's number": ("<svg><rect id=r width=9 height=9 /></svg>", "r.width.baseVal.value = 1.23456789"),
     "a shadow root": ("<div id=d></div>", "d.attachShadow({ mode: 'closed' }).innerHTML = 'x'"),
+    "a closed one that is written": ("<div><template shadowrootmode=closed>x</template></div>", ""),
+    "a pattern's place": (
+        "",
+        "const brush = document.createElement('canvas').getContext('2d'), other = document.createElement('canvas');"
+        "other.getContext('2d'); brush.createPattern(other, 'repeat').setTransform(new DOMMatrix([2, 0, 0, 1, 0, 0]))",
+    ),
+    "a filter of a canvas": ("", "document.createElement('canvas').getContext('2d').filter = 'url(#p)'"),
+    "a changed font": (
+        "<style>@font-face { font-family: f; src: url(a.woff2) }</style>",
+        "for (const face of document.fonts) face.weight = '700'",
+    ),
+    "rules with a blob": ("<style id=s></style>", "s.textContent = 'p { background: url(blob:x) }'"),
     "an element of its own": ("<my-own>x</my-own>", ""),
     "a worker": ("", "new Worker(URL.createObjectURL(new Blob(['0'])))"),
     "pixels read": ("", f"{CONTEXT} gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4))"),
@@ -208,6 +221,13 @@ REFUSED = {
     ),
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }
+OFTEN = {
+    "a 2D canvas",
+    "an animation",
+    "pixels read",
+    "a closed one that is written",
+    "a change of its own after the frame",
+}
 CONTRACT = """let seen = () => {};
 window.__koda = { version: 1, mode: "export", duration: 1, fps: 10, size: { width: 160, height: 90 },
   ready: Promise.resolve(), seek: async (seconds) => { seen(); p.style.left = seconds + "px" } };"""
@@ -221,9 +241,9 @@ async def browser() -> AsyncIterator[Browser]:
 
 async def noted(browser: Browser, body: str, script: str, *, dry: bool = False) -> tuple[str | None, str]:
     """Show two frames of a page; return what it noted, and why it noted nothing."""
-    files = {"index.html": MARKUP.replace("BODY", body).encode(), "film.js": (CONTRACT + script).encode()}
+    page_files = {"index.html": MARKUP.replace("BODY", body).encode(), "film.js": (CONTRACT + script).encode()}
     setup = PageSetup(width=160, height=90, witness="dry" if dry else "drawn")
-    page = await LoadedPage.open(browser, Bundle(files), setup)
+    page = await LoadedPage.open(browser, Bundle(FILES_BESIDE | page_files), setup)
     try:
         await page.wait_ready(30)
         for frame in range(2):
@@ -237,12 +257,19 @@ async def noted(browser: Browser, body: str, script: str, *, dry: bool = False) 
 
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.full) for name in REFUSED]
+)
 async def test_what_is_not_followed_is_refused(browser: Browser, name: str) -> None:
     digest, why = await noted(browser, *REFUSED[name])
     assert digest is None and why, name
 
 
+DRAWN = (
+    f"{CONTEXT} gl.bindTexture(gl.TEXTURE_2D, gl.createTexture()); const image = new Image(8, 8); image.src = 'a.svg';"
+    "__koda.ready = image.decode(); seen = () =>"
+    " gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, image)"
+)
 FOLLOWED = {
     "a text": "p.textContent = 'Ray'",
     "a text of a canvas": "document.createElement('canvas').getContext('2d').fillText('x', 0, 0)",
@@ -269,11 +296,17 @@ FOLLOWED = {
     "much data": f"{CONTEXT} gl.bufferData(gl.ARRAY_BUFFER, new Uint8Array(99_999), gl.STATIC_DRAW)",
     "its last byte": f"{CONTEXT} const data = new Uint8Array(99_999); data[99_998] = 1;"
     "gl.bufferData(gl.ARRAY_BUFFER, data, gl.STATIC_DRAW)",
+    "a drawing": DRAWN,
+    "a larger one": DRAWN.replace("8, 8", "64, 64"),
+    "one that is turned": DRAWN.replace("(8, 8);", "(8, 8); image.style.imageOrientation = 'none';"),
+    "a link": "p.setAttribute('xlink:href', '#p')",
+    "a link of its space": "p.setAttributeNS('http://www.w3.org/1999/xlink', 'xlink:href', '#p')",
     "a size": "document.createElement('canvas').getContext('webgl2').canvas.width = 7",
     "random numbers": "p.textContent = Math.random()",
 }
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_is_followed_counts_and_is_the_same_where_nothing_is_drawn(browser: Browser) -> None:

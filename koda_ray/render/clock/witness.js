@@ -14,7 +14,7 @@ const kodaWitness = (() => {
   const MAX_BYTES = 32 << 20, MAX_ALL_BYTES = 512 << 20; // of one call, and of a page: about half a second
   const { imul } = Math, { isView } = ArrayBuffer, { isArray } = Array;
   const { apply, ownKeys } = Reflect, of = Object.getOwnPropertyDescriptor;
-  const { getAnimations } = Document.prototype;
+  const { getAnimations } = Document.prototype, { getAttribute } = Element.prototype;
   const getter = (owner, name) => {
     const { get } = of(owner, name);
     return (thing) => apply(get, thing, []);
@@ -105,6 +105,11 @@ const kodaWitness = (() => {
     text(currentSrc);
     put(complete ? 1 : 0); put(naturalWidth); put(naturalHeight);
   };
+  const drawnImage = (node) => { // a drawing is drawn as large as its element, and a photo turned as that's style says
+    image(node);
+    put(node.width); put(node.height);
+    text(getComputedStyle(node).imageOrientation ?? ""); text(apply(getAttribute, node, ["style"]) ?? "");
+  };
   const value = (given) => {
     switch (typeof given) {
       case "number":
@@ -124,7 +129,7 @@ const kodaWitness = (() => {
       bytes(given.buffer, given.byteOffset, given.byteLength);
     } else if (given instanceof ArrayBuffer) { put(13); bytes(given, 0, given.byteLength); }
     else if (isArray(given)) { put(5); put(given.length); for (let i = 0; i < given.length; i++) value(given[i]); }
-    else if (given instanceof HTMLImageElement) image(given);
+    else if (given instanceof HTMLImageElement) drawnImage(given);
     else if (given instanceof ImageData) { put(8); put(given.width); value(given.data); text(given.colorSpace); }
     else if (given instanceof HTMLCanvasElement ? contexts.get(given) === FLAT : ids.has(given)) { put(6); put(ids.get(given)); }
     else tell(`a picture made of a ${Object.prototype.toString.call(given).slice(8, -1)}`);
@@ -148,6 +153,7 @@ const kodaWitness = (() => {
         Object.defineProperty(target, name, { ...found, set(given) {
           calls += 1;
           put(23); put(same(owner(this))); text(name); value(given);
+          if (name === "filter" && String(given).includes("url(")) tell("a filter of the document's");
           apply(set, this, [given]);
         } });
       }
@@ -194,6 +200,7 @@ const kodaWitness = (() => {
     return canvas;
   });
   follow(CanvasGradient.prototype);
+  follow(CanvasPattern.prototype);
   const contexts = new WeakMap(); // canvas -> what draws it
   const { getContext } = HTMLCanvasElement.prototype;
   HTMLCanvasElement.prototype.getContext = function (...given) {
@@ -212,7 +219,7 @@ const kodaWitness = (() => {
       if (contexts.has(this)) { calls += 1; put(16); put(same(this)); text(name); put(apply(found.get, this, [])); }
     } });
   }
-  for (const name of ["setAttribute", "setAttributeNS", "setAttributeNode", "removeAttribute", "toggleAttribute"]) {
+  for (const name of ["setAttribute", "setAttributeNS", "setAttributeNode", "setAttributeNodeNS", "removeAttribute", "removeAttributeNS", "toggleAttribute"]) {
     const run = Element.prototype[name];
     HTMLCanvasElement.prototype[name] = { [name](...given) {
       if (contexts.has(this) && given.some((one) => /^(width|height)$/i.test(String(one?.name ?? one)))) tell("a canvas's size as an attribute");
@@ -224,8 +231,8 @@ const kodaWitness = (() => {
   // A style says 1000.12px where 1000.1234px is drawn: so it is what was written that counts, all of it in its order, and
   // what the attribute said before, which is as it was written until a script writes into the style.
   const real = new WeakMap(), shown = new WeakMap(), written = new WeakMap(); // written: element -> its digest so far
-  const { getAttribute } = Element.prototype;
   const note = (element, ...what) => {
+    calls += 1;
     if (why) return;
     let before = written.get(element);
     if (!before) written.set(element, before = new Uint32Array(4));
@@ -312,7 +319,10 @@ const kodaWitness = (() => {
     StyleSheet: ["disabled=", "media"], MediaList: ["mediaText=", "appendMedium", "deleteMedium"],
     CSSRule: ["cssText="], CSSStyleRule: ["style", "styleMap", "selectorText="], CSSGroupingRule: ["insertRule", "deleteRule"],
     HTMLLinkElement: ["disabled="], HTMLStyleElement: ["disabled="],
-    FontFaceSet: ["add", "delete", "clear"], FontFace: ["load"],
+    FontFaceSet: ["add", "delete", "clear"], FontFace: [
+      "load", "family=", "style=", "weight=", "stretch=", "unicodeRange=", "variant=", "featureSettings=", "variationSettings=", "display=",
+      "ascentOverride=", "descentOverride=", "lineGapOverride=", "sizeAdjust=",
+    ],
     HTMLIFrameElement: ["contentWindow", "contentDocument"], HTMLFrameElement: ["contentWindow", "contentDocument"],
     CustomElementRegistry: ["define"], History: ["pushState", "replaceState"],
     Range: ["cloneContents", "extractContents", "surroundContents"], SVGSVGElement: ["setCurrentTime", "currentScale=", "currentTranslate"],
@@ -337,6 +347,7 @@ const kodaWitness = (() => {
   }
   for (const name of ["registerProperty", "paintWorklet", "animationWorklet", "layoutWorklet", "highlights"]) if (window.CSS) refuse(CSS, name, `CSS.${name}`);
   for (const name of ["scroll", "scrollTo", "scrollBy", "createImageBitmap"]) refuse(window, name, name);
+  refuse(Document, "parseHTMLUnsafe", "Document.parseHTMLUnsafe");
   for (const name of ["Worker", "FontFace", "CSSStyleSheet", "Animation", "VideoFrame", "ImageBitmapRenderingContext", "VideoDecoder", "ImageDecoder", "Highlight"]) {
     if (!window[name]) continue;
     const told = () => tell(`new ${name}`);
@@ -362,7 +373,7 @@ const kodaWitness = (() => {
     if (!looked.has(sheet)) {
       let rules = "";
       try { for (const rule of rulesOf(sheet)) rules += rule.cssText; } catch { rules = "[src"; }
-      looked.set(sheet, /\[\s*(src|href)\b|attr\(/.test(rules));
+      looked.set(sheet, /\[\s*(src|href)\b|attr\(|@import/i.test(rules));
     }
     return looked.get(sheet);
   };
@@ -374,14 +385,14 @@ const kodaWitness = (() => {
     const { namespaceURI, localName } = node;
     if (!(namespaceURI === XHTML ? HTML : namespaceURI === DRAWINGS ? SVG : none)?.has?.(localName)) tell(`<${localName.slice(0, 40)}>`);
     if (node.shadowRoot) tell("a shadow root");
-    put(17); put(same(node)); text(localName);
+    put(17); put(same(node)); put(namespaceURI === XHTML ? 1 : 0); text(localName);
     const named = localName === "script" && node.hasAttribute("src") ? "src" : localName === "link" && /^(modulepreload|preload)$/.test(node.rel) ? "href" : "";
     const hidden = named && !open && getComputedStyle(node).display === "none" ? named : "";
-    for (const { name, value: said } of node.attributes) {
+    for (const { name, namespaceURI: space, value: said } of node.attributes) {
       if (name === hidden) continue; // it differs by a file's name, and what is in the file is what it does
       if (REFUSED_ATTRIBUTES.test(name)) tell(`an attribute ${name}`);
       if (said.includes("blob:")) tell("a picture that is no file of the bundle");
-      text(name); text(said);
+      text(name); text(space ?? ""); text(said); // xlink:href is a name like others where a script sets it without its space
     }
     const style = written.get(node);
     put(18);
@@ -393,7 +404,10 @@ const kodaWitness = (() => {
   const walk = (node) => {
     if ((nodes += 1) > MAX_NODES) { tell("too many nodes"); return; }
     if (node.nodeType === 1) element(node);
-    else if (node.nodeType === 3) { put(19); put(same(node)); text(node.data); }
+    else if (node.nodeType === 3) {
+      put(19); put(same(node)); text(node.data);
+      if (node.data.includes("blob:") && node.parentNode.localName === "style") tell("a picture that is no file of the bundle");
+    }
     else if (node.nodeType === 8) put(20);
     else if (node.nodeType !== 10 && node.nodeType !== 9) tell(`a node of type ${node.nodeType}`);
     for (let child = node.firstChild; child; child = child.nextSibling) walk(child);
