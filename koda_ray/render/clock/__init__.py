@@ -10,8 +10,9 @@ from typing import Literal
 __all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
 _PAGE = (
-    "world.js", "witness.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js", "scroll.js", "page.js",
-)  # fmt: skip
+    *("world.js", "witness.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js"),
+    *("scroll.js", "page.js"),
+)
 _WORKER = ("core.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
 _KEPT = (
