@@ -322,6 +322,11 @@ def test_a_token_of_ones_own_cluster_is_left_to_be_used(set_up_once: Copy) -> No
     assert chosen.stdout.endswith(" list token theirs\n")
 
 
+def test_what_python_compiles_is_kept_whatever_says_otherwise(set_up_once: Copy) -> None:
+    done = set_up_once.run("list", "$PYTHONDONTWRITEBYTECODE", PYTHONDONTWRITEBYTECODE="1")
+    assert done.stdout.endswith(" list None\n")
+
+
 def test_it_can_be_reached_through_a_link(set_up_once: Copy, tmp_path: Path) -> None:
     (tmp_path / "koda").symlink_to(set_up_once.root / "koda")
     done = subprocess.run(

@@ -86,10 +86,9 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "sandbox/test_image.py _run",
         "test_leaks.py _OUTSIDE",
     ),
-    "ways of Python's own, and of packages": (
+    "ways of Python's own": (
         "conftest.py _get_running_loop",
         "conftest.py _set_running_loop",
-        "render/test_programs.py _get_ffmpeg_exe",
         "state/test_json_store.py _set_running_loop",
     ),
 }  # fmt: skip

@@ -36,6 +36,7 @@ _README = (REPO_ROOT / "README.md").read_text()
 _CONTRIBUTING = (REPO_ROOT / "CONTRIBUTING.md").read_text()
 _LAUNCHER = {"setup": {"--dev"}, "test": {"--full", "-m", "-x", "-n", "--dist"}}
 _ELSEWHERE = {
+    "IMAGEIO_FFMPEG_EXE",
     "KODA_DATA_DIR",
     "KODA_ENV_FILE",
     "KODA_SERVER",

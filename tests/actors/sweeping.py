@@ -15,6 +15,15 @@ from koda_ray.metrics import SWEPT, UNREAD, Figure, MetricsSink
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import now
+from tests.state.conftest import (
+    disk_storage,
+    s3_endpoint,
+    s3_storage,
+    seaweedfs,
+    seaweedfs_storage,
+    storage,
+    storage_kind,
+)
 
 __all__ = [
     "ASSETS",
@@ -27,7 +36,14 @@ __all__ = [
     "SweepClock",
     "SweepCounts",
     "clock",
+    "disk_storage",
     "put",
+    "s3_endpoint",
+    "s3_storage",
+    "seaweedfs",
+    "seaweedfs_storage",
+    "storage",
+    "storage_kind",
     "store",
     "sweep_of",
 ]

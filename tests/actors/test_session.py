@@ -33,6 +33,7 @@ from tests.llm.server import Answer, Reply
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 
+@pytest.mark.full
 async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(world: SessionWorld) -> None:
     session = await world.open("a dot crosses", studio_model(asks=True))
     asked = await world.until(session, "question")

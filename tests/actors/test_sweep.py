@@ -37,6 +37,7 @@ from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, Ses
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, Stored
 from koda_ray.types import Preview, now
+from tests.actors.sweeping import *  # noqa: F403 - fixtures
 from tests.actors.sweeping import (
     NEW,
     OLD,
@@ -45,33 +46,10 @@ from tests.actors.sweeping import (
     UNITS,
     SweepClock,
     SweepCounts,
-    clock,
     put,
-    store,
     sweep_of,
 )
 from tests.state import records
-from tests.state.conftest import (
-    disk_storage,
-    s3_endpoint,
-    s3_storage,
-    seaweedfs,
-    seaweedfs_storage,
-    storage,
-    storage_kind,
-)
-
-__all__ = [
-    "clock",
-    "disk_storage",
-    "s3_endpoint",
-    "s3_storage",
-    "seaweedfs",
-    "seaweedfs_storage",
-    "storage",
-    "storage_kind",
-    "store",
-]
 
 
 def aged(storage: Storage, key: str, by: timedelta) -> None:

@@ -13,30 +13,10 @@ from koda_ray.state.records import Batch, JobRecord, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import FinalFormat, Output, Phase, Preview
-from tests.actors.sweeping import OLD, PAGES, PREVIEWS, SweepClock, SweepCounts, clock, put, store, sweep_of
+from tests.actors.sweeping import *  # noqa: F403 - fixtures
+from tests.actors.sweeping import OLD, PAGES, PREVIEWS, SweepClock, SweepCounts, put, sweep_of
 from tests.state import records
 from tests.state.conformance.links import link
-from tests.state.conftest import (
-    disk_storage,
-    s3_endpoint,
-    s3_storage,
-    seaweedfs,
-    seaweedfs_storage,
-    storage,
-    storage_kind,
-)
-
-__all__ = [
-    "clock",
-    "disk_storage",
-    "s3_endpoint",
-    "s3_storage",
-    "seaweedfs",
-    "seaweedfs_storage",
-    "storage",
-    "storage_kind",
-    "store",
-]
 
 
 async def test_what_jobs_show_is_asked_as_often_for_many_as_for_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ def peers(*walls_ms: float) -> list[PeerRun]:
     return [PeerRun("usual", total_s=6.0, wall_ms=wall_ms, cpu_ms=50.0, video=VIDEO) for wall_ms in walls_ms]
 
 
-def scene(**fields: object) -> SceneRuns:
+def scene(**fields: Any) -> SceneRuns:
     floor = Floor(paint_ms=15.0, paint_wall_ms=16.0, x264_ms=5.0, pictures={})
-    return SceneRuns("dom", FULL[0], floor, **fields)  # type: ignore[arg-type]
+    return SceneRuns("dom", FULL[0], floor, **fields)
 
 
 def test_what_a_frame_takes_beyond_the_floor_is_told_in_milliseconds_too() -> None:

@@ -90,11 +90,10 @@ def test_a_call_that_is_killed_again_and_again_is_done_once(tmp_path: Path) -> N
     ("store", "points"),
     [
         ("json", ("charge done#1", "write#5:half")),
-        pytest.param(
-            "postgres", ("charge done#1", "write#5:during"), marks=[pytest.mark.needs("postgres"), pytest.mark.full]
-        ),
+        pytest.param("postgres", ("charge done#1", "write#5:during"), marks=pytest.mark.needs("postgres")),
     ],
 )
+@pytest.mark.full
 def test_killed_once_at_a_few_points_the_job_is_done_once(tmp_path: Path, store: str, points: tuple[str, ...]) -> None:
     """The same as at every point, where there is little time."""
     done = faults(tmp_path, "--store", store, *(f"--point={point}" for point in points))

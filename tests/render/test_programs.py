@@ -6,7 +6,6 @@ from pathlib import Path
 
 import imageio_ffmpeg
 import pytest
-from imageio_ffmpeg import _utils
 
 from koda_ray.errors import Missing
 from koda_ray.render import programs
@@ -65,8 +64,10 @@ def test_ffmpeg_is_the_one_that_came_along_unless_another_is_named(home: Path, m
 
 
 def test_where_none_came_along_ffmpeg_is_that_of_the_system(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_utils, "FNAME_PER_PLATFORM", {})  # as on a machine that the package has none for
-    monkeypatch.setattr(_utils, "_get_ffmpeg_exe", _utils._get_ffmpeg_exe.__wrapped__)
+    def none() -> str:
+        raise RuntimeError("No ffmpeg exe could be found")
+
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", none)  # as on a machine that has none at all
     with pytest.raises(Missing, match="ffmpeg is not installed: apt-get install ffmpeg"):
         find_program("ffmpeg")
     installed = program(home / "bin" / "ffmpeg")
