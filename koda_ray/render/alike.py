@@ -21,6 +21,10 @@ file of the bundle, elements that are not listed, and changes of the page betwee
 of style are compared as they are: where one differs, no unit is taken over. So an error can only be one of these
 lists', and the lists are of what may be, not of what may not, wherever there is a choice.
 
+So that an error of these lists is found where it happens, one frame of each run that is to be taken over, by the run's
+key, is drawn all the same, on a page of its own: where its picture is not the stored one, the run is captured, and so is
+all that this task has left.
+
 What a unit shows depends on its run's beginning (`plan`). So a run is taken over as a whole, or captured as a whole:
 no page ever begins where another's unit ends.
 """
@@ -32,8 +36,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from koda_ray.render.protocol import UnitResult
+from koda_ray.render.spec import Unit
 
-__all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look"]
+__all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look", "spot"]
 
 MISSES = 1
 """After how many runs that differ a task looks no further: a change that is seen in one is likely seen in the next."""
@@ -64,13 +69,25 @@ def are_alike(before: UnitResult, seen: str | None) -> bool:
 
 
 def is_worth_a_look(run: Sequence[UnitResult]) -> bool:
-    """Whether capturing a run took longer than opening its page once more does, which is what a look costs.
+    """Whether capturing a run took longer than opening its page twice more does, which is what a look costs.
 
     Args:
         run: Its units as they were captured before; those of an empty one are not worth it.
     """
     captured_ms = sum(unit.timings_ms.get("capture", 0.0) for unit in run)
-    return captured_ms > max((unit.timings_ms.get("ready", 0.0) for unit in run), default=0.0)
+    return captured_ms > 2 * max((unit.timings_ms.get("ready", 0.0) for unit in run), default=0.0)
+
+
+def spot(run: Sequence[Unit], key: str) -> tuple[Unit, int]:
+    """Return the frame of a run that is drawn before it is taken over, and its unit: by chance, but ever the same.
+
+    Args:
+        run: Units in order.
+        key: Of its first unit.
+    """
+    chance = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
+    frames = [(unit, frame) for unit in run for frame in range(unit.start, unit.stop)]
+    return frames[chance % len(frames)]
 
 
 def counterparts(before: Mapping[int, UnitResult], run: Sequence[int]) -> tuple[UnitResult, ...]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from koda_ray.errors import PageError
 from koda_ray.render import capture
-from koda_ray.render.alike import are_alike, counterparts, evidence, is_worth_a_look
+from koda_ray.render.alike import are_alike, counterparts, evidence, is_worth_a_look, spot
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
@@ -147,6 +147,19 @@ async def test_what_is_gone_meanwhile_is_captured(storage: Storage) -> None:
 
 @pytest.mark.full
 @pytest.mark.browser
+async def test_what_would_be_taken_over_wrongly_is_found_by_the_frame_that_is_drawn(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(storage, film(""), "job_1")
+    monkeypatch.setattr(capture, "are_alike", lambda *_: True)  # as if a list lacked all that counts
+    changed = await made(storage, film("now.colour = [1, 0, 0];"), "job_2")
+    assert taken(changed) == (0, 0)
+    fresh = await made(elsewhere(storage), film("now.colour = [1, 0, 0];"), "job_3")
+    assert changed.frame_hash == fresh.frame_hash
+
+
+@pytest.mark.full
+@pytest.mark.browser
 async def test_who_notes_changes_no_picture() -> None:
     async with await Browser.launch() as browser:
         seen: list[list[bytes]] = []
@@ -197,6 +210,7 @@ REFUSED = {
     "a worker": ("", "new Worker(URL.createObjectURL(new Blob(['0'])))"),
     "pixels read": ("", f"{CONTEXT} gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4))"),
     "errors read": ("", f"{CONTEXT} gl.getError()"),
+    "pixels copied": ("", f"{CONTEXT} gl.copyTexImage2D(gl.TEXTURE_2D, 0, gl.RGBA, 0, 0, 8, 8, 0)"),
     "a picture of a canvas": ("", "document.createElement('canvas').toDataURL()"),
     "pixels of a 2D canvas": ("", "document.createElement('canvas').getContext('2d').getImageData(0, 0, 1, 1)"),
     "a texture of another canvas": (
@@ -364,7 +378,14 @@ def test_a_run_is_looked_at_as_a_whole(known: set[int], silent: set[int], run: s
 def test_a_look_is_worth_it_where_capturing_took_longer_than_opening_the_page() -> None:
     assert not is_worth_a_look([])
     assert not is_worth_a_look([shown(0, "e", ready=500.0, capture=200.0), shown(1, "e", ready=0.0, capture=200.0)])
-    assert is_worth_a_look([shown(0, "e", ready=500.0, capture=300.0), shown(1, "e", ready=0.0, capture=300.0)])
+    assert is_worth_a_look([shown(0, "e", ready=500.0, capture=600.0), shown(1, "e", ready=0.0, capture=600.0)])
+
+
+@given(units=st.sets(st.integers(0, 9), min_size=1), key=st.text(max_size=8))
+def test_one_frame_of_a_run_is_drawn_ever_the_same(units: set[int], key: str) -> None:
+    run = [Unit(index, index * 10, index * 10 + 10) for index in sorted(units)]
+    unit, frame = spot(run, key)
+    assert unit in run and unit.start <= frame < unit.stop and spot(run, key) == (unit, frame)
 
 
 def test_a_unit_of_an_older_worker_is_like_nothing() -> None:

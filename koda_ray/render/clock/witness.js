@@ -138,8 +138,8 @@ const kodaWitness = (() => {
   // ---- canvases --------------------------------------------------------------------------------------------------
   const FLAT = "2d", DEEP = "webgl";
   const QUIET = /^(get(?!UniformLocation$|Extension$)|is[A-Z]|check|measureText$|createImageData$)/;
-  const TELLING = /^(readPixels|getImageData|getBufferSubData|getQuery|getSync|clientWaitSync|getError|loseContext|makeXRCompatible)/;
-  const DRAWING = /^(drawArrays|drawElements|drawRange|multiDraw|clear$|clearBuffer|blit|copyTex|generateMipmap)/;
+  const TELLING = /^(readPixels|getImageData|getBufferSubData|getQuery|getSync|clientWaitSync|getError|loseContext|makeXRCompatible|copyTex)/;
+  const DRAWING = /^(drawArrays|drawElements|drawRange|multiDraw|clear$|clearBuffer|blit|generateMipmap)/;
   const WRITING = /^(fill|stroke)Text$/;
   let calls = 0; // for whoever wants to know that there was none
   const names = new Map(); // what a call is called -> its number
