@@ -1,6 +1,6 @@
 """One video on several nodes: what a node more is worth, how soon it helps, and what is lost when one is lost.
 
-    python -m benchmarks.cluster [--quick] [--check] [--kills N] [--losses N] [--resume] --json FILE
+    python -m benchmarks.cluster [--quick] [--check] [--kills N] [--losses N] [--resume [--again PART]] --json FILE
     python -m benchmarks.cluster --table FILE
 
 Nodes are real raylets on this machine, each with all that it starts pinned to one core, so that each is a machine with
@@ -48,8 +48,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   ``--quick`` most, and without root or PostgreSQL what is lost); ``--check`` ends with 1 where one is not in ``held``
 - ``runs``: what each run was made of, for `benchmarks.scale_model`
 
-It says which part is under way. Each is kept in ``FILE.parts`` until all are measured, and ``--resume`` goes on after
-the last of them.
+It says which part is under way. Each is kept in ``FILE.parts`` until all bars are held: ``--resume`` goes on after the
+last of them, and measures anew what failed, and what ``--again`` names, once for each.
 
 ``--table FILE`` measures nothing: it prints what such a FILE has, as a table of Markdown.
 """
@@ -349,14 +349,10 @@ def _lose(how: str, times: int) -> dict[str, Any] | None:
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}
 
 
-async def asked_much() -> dict[str, Any]:
-    """Ask much of one server; see `many_rows`, `streams` and `load`."""
+async def _followed() -> dict[str, float]:
+    """Have a server followed by many, of sessions that sleep."""
     followed = await streams.figures(FOLLOWERS, seconds=10.0)
-    return {
-        **await many_rows.figures(),
-        f"idle_followers_{FOLLOWERS}_queries_per_s": followed[f"streams_{FOLLOWERS}_reads_per_s"],
-        **await load.figures(),
-    }
+    return {f"idle_followers_{FOLLOWERS}_queries_per_s": followed[f"streams_{FOLLOWERS}_reads_per_s"]}
 
 
 def against_bars(figures: dict[str, Any]) -> dict[str, list[str]]:
@@ -379,7 +375,9 @@ async def measure(parts: PartsKept, *, quick: bool, kills: int, losses: int) -> 
     told = rendered | ({} if quick else await lost_machines(parts, kills, losses))
     if not quick:
         told |= await parts.part("two renders that share nothing but the machine", _beside)
-        told |= await parts.part("asking much of one server", asked_much)
+        told |= await parts.part("many rows", many_rows.figures)
+        told |= await parts.part("many who follow", _followed)
+        told |= await parts.part("asking much of one server", load.figures)
     costs = await parts.part("what a unit costs others", _unit_costs)
     return told, UnitCosts(**costs)
 
@@ -476,6 +474,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=20, help="how often each is killed that comes back")
     parser.add_argument("--losses", type=int, default=1, help="how often a machine is lost in each way")
     parser.add_argument("--resume", action="store_true", help="go on after the parts that FILE.parts has")
+    parser.add_argument("--again", action="append", default=[], metavar="PART", help="with --resume: one of them, anew")
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="print what FILE has as a table, and measure nothing"
     )
@@ -484,14 +483,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(json.loads(asked.table.read_text()), BARS))
         return 0
     lost = len(BACK) + len(GONE) * asked.losses if _may_lose() else 0
-    total = 2 if asked.quick else 4 + lost
-    parts = PartsKept(asked.json, resume=asked.resume, total=total)
+    total = 2 if asked.quick else 6 + lost
+    parts = PartsKept(asked.json, resume=asked.resume, total=total, again=asked.again)
     figures, costs = asyncio.run(measure(parts, quick=asked.quick, kills=asked.kills, losses=asked.losses))
     figures |= scale_model.figures(figures, costs, quick=asked.quick)[0]
     figures |= against_bars(figures)
     if asked.json is not None:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
-    parts.finished()
+    if asked.quick or not (figures["missed"] or figures["unmeasured"]):
+        parts.finished()
     print(json.dumps({name: value for name, value in figures.items() if name != "runs"}, indent=2))
     for word in ("missed", "unmeasured"):
         for name in figures[word]:

@@ -25,7 +25,7 @@ from benchmarks.server import Server
 from koda_ray.client import KodaClient
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import new_id
-from koda_ray.wire import PageRender
+from koda_ray.wire import PageOptions
 
 __all__ = ["figures"]
 
@@ -117,7 +117,7 @@ async def _rendering(client: KodaClient, folder: Path) -> AsyncGenerator[None]:
     for name, data in (await bundle_of("svg")).files.items():
         (page / name).parent.mkdir(parents=True, exist_ok=True)
         (page / name).write_bytes(data)
-    made = await client.render_page(page, PageRender(duration=_RENDER_S))
+    made = await client.render_page(page, PageOptions(duration=_RENDER_S))
 
     async def runs() -> bool:
         return (await client.page_render(made.id)).status == "running"

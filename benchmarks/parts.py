@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ class PartsKept:
         file: Where the whole's figures go; the parts stand beside it, in ``FILE.parts``, until the whole is `finished`.
         resume: Whether parts that stand there are taken as they are.
         total: How many parts there are.
+        again: Those that are measured again all the same.
 
     Raises:
         SystemExit: Where there is nothing to resume.
     """
 
-    def __init__(self, file: Path | None, *, resume: bool, total: int) -> None:
+    def __init__(self, file: Path | None, *, resume: bool, total: int, again: Sequence[str] = ()) -> None:
         self._file = file and file.with_name(f"{file.name}.parts")
         self._total = total
         self._done = 0
@@ -33,6 +34,9 @@ class PartsKept:
             if self._file is None or not self._file.is_file():
                 raise SystemExit(f"there is nothing to resume in {self._file or 'no file'}: run this without --resume")
             self._had = json.loads(self._file.read_text())
+        for name in again:
+            if self._had.pop(name, None) is None:
+                raise SystemExit(f"no part {name!r} was measured before; there are: {', '.join(self._had) or 'none'}")
 
     async def part(self, name: str, measure: Callable[[], Awaitable[Any]]) -> Any:
         """Return what a part measured: now, or before what is resumed was stopped.

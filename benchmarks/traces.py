@@ -22,7 +22,7 @@ from koda_ray.sandbox.users import sandbox_user
 __all__ = ["Traces"]
 
 _GROUPS = Path("/sys/fs/cgroup")
-_PATIENCE_S = 5.0
+_DEADLINE_S = 5.0
 _PAUSE_S = 0.05
 
 
@@ -56,7 +56,7 @@ class Traces:
 
     def left(self) -> set[str]:
         """Say what is there that was not at the beginning, once what is about to go is gone."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _DEADLINE_S
         while (left := self.found() - self.before) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
         return left

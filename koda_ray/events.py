@@ -1,6 +1,6 @@
 """What happened, in order: one envelope, three channels, one sequence for each stream.
 
-A stream is a session's, an agent's or a room's, or a job's where a render stands on its own. Whoever follows one may
+A stream is a session's, an agent's or a room's, or a page render's. Whoever follows one may
 ask for some channels only: ``progress`` is the work as it comes along, ``control`` what somebody may have to act on,
 ``monitor`` how the machinery does. ``seq`` starts at 1 and has no gaps; a reader says the last number it saw and gets
 what came after it. Events are written with the state they describe, in one transaction, so whoever reads the log sees

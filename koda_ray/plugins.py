@@ -23,6 +23,7 @@ __all__ = [
     "AgentPlugin",
     "AgentService",
     "HandleType",
+    "ModalConfig",
     "NodeRendering",
     "NodeSize",
     "PersistentSandbox",
@@ -61,14 +62,14 @@ class PluginAuthor(Model):
 
     type: Literal["official", "community"]
     name: str
-    verified: bool = False
+    verified: bool
 
 
 class NodeSize(Model):
     """How large a node is at first, in pixels of the canvas."""
 
     width: int = Field(gt=0)
-    height: int | Literal["auto"] = "auto"
+    height: int | Literal["auto"]
 
 
 class NodeRendering(Model):
@@ -76,14 +77,25 @@ class NodeRendering(Model):
 
     mode: Literal["node", "modal"]
     component: str
-    default_size: NodeSize
+    default_size: NodeSize | None = None
     resizable: bool = False
     collapsible: bool = False
 
 
-class SandboxResources(Model):
-    """What a sandbox may use; ``memory`` as a number with its unit: ``2048MB``."""
+class ModalConfig(Model):
+    """The window of a plugin that is shown in one."""
 
+    size: Literal["small", "medium", "large", "fullscreen"]
+    title: str
+
+
+class SandboxResources(Model):
+    """What a sandbox may use: ``cpu`` in processors, ``memory`` as a number with its unit: ``2048MB``.
+
+    What is None, the machine decides that the sandbox is on.
+    """
+
+    cpu: float | None = Field(default=None, gt=0)
     memory: str | None = None
 
 
@@ -94,12 +106,12 @@ class PersistentSandbox(Model):
     the least while something is going on, and ``idle_timeout`` after how long without that it is saved and ended.
     """
 
-    type: Literal["theatre", "code", "e2b-browser"] = "theatre"
-    template: str = "koda/animation-sandbox:latest"
-    timeout: int = 1800
-    checkpoint_interval: float = 30.0
-    idle_timeout: float = 300.0
-    resources: SandboxResources = SandboxResources(memory="2048MB")
+    type: Literal["theatre", "code", "e2b-browser"]
+    template: str
+    timeout: int
+    checkpoint_interval: float
+    idle_timeout: float
+    resources: SandboxResources | None = None
 
 
 class PhaseDefinition(Model):
@@ -154,24 +166,25 @@ class PluginSetting(Model):
 
 
 class AgentPlugin(Model):
-    """An agent that a canvas shows as a node."""
+    """An agent that a canvas shows: as a node, whose ``handles`` edges lead to, or in a window (``modal_config``)."""
 
     id: str
     name: str
     description: str
     icon: str
     category: Literal["generation", "analysis", "transform"]
-    type: Literal["agent"] = "agent"
+    type: Literal["agent"]
     version: str
     author: PluginAuthor
-    visibility: Literal["public", "private"] = "public"
+    visibility: Literal["public", "private"]
     rendering: NodeRendering
+    modal_config: ModalConfig | None = None
     capabilities: tuple[AgentCapability, ...]
     services: tuple[AgentService, ...]
-    sandbox_config: PersistentSandbox
-    phases: tuple[PhaseDefinition, ...]
-    handles: PluginHandles
-    settings: tuple[PluginSetting, ...]
+    sandbox_config: PersistentSandbox | None = None
+    phases: tuple[PhaseDefinition, ...] = ()
+    handles: PluginHandles | None = None
+    settings: tuple[PluginSetting, ...] = ()
 
 
 class PluginList(Model):
@@ -214,12 +227,14 @@ def animation_generator(sandbox: PersistentSandbox) -> AgentPlugin:
         description="A sentence becomes an animation: planned, written and rendered by agents, and changed in words",
         icon="🎬",
         category="generation",
+        type="agent",
         version="1.0.0",
         author=PluginAuthor(type="official", name="koda", verified=True),
+        visibility="public",
         rendering=NodeRendering(
             mode="node",
             component="AnimationNode",
-            default_size=NodeSize(width=420),
+            default_size=NodeSize(width=420, height="auto"),
             resizable=True,
             collapsible=True,
         ),
@@ -257,7 +272,16 @@ def animation_generator(sandbox: PersistentSandbox) -> AgentPlugin:
     )
 
 
-ANIMATION_GENERATOR = animation_generator(PersistentSandbox())
+ANIMATION_GENERATOR = animation_generator(
+    PersistentSandbox(
+        type="theatre",
+        template="koda/animation-sandbox:latest",
+        timeout=1800,
+        checkpoint_interval=30.0,
+        idle_timeout=300.0,
+        resources=SandboxResources(memory="2048MB"),
+    )
+)
 """The animation node, with sandboxes as they are where nothing is set."""
 
 
@@ -266,8 +290,8 @@ def written() -> str:
     told = ANIMATION_GENERATOR.model_dump(mode="json", by_alias=True, exclude_none=True)
     return (
         "/** Written by `python -m koda_ray.plugins`, whose definition it is; not by hand. */\n"
-        "import type { AgentPlugin } from './plugin';\n\n"
-        f"export const animationGeneratorPlugin: AgentPlugin = {json.dumps(told, indent=2, ensure_ascii=False)};\n"
+        "import type { CanvasAgent } from './plugin';\n\n"
+        f"export const animationGeneratorPlugin: CanvasAgent = {json.dumps(told, indent=2, ensure_ascii=False)};\n"
     )
 
 

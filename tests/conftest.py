@@ -50,7 +50,7 @@ settings.load_profile("koda")
 # What the program, the models' SDKs, Ray, S3's client, HTTP clients and terminals read.
 _THEIRS = ("KODA_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "AWS_", "RAY_")
 _TERMINALS = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"}
-_THEIRS_TOO = {*_TERMINALS, "NODE_OPTIONS", "NODE_ENV", "IMAGEIO_FFMPEG_EXE"}
+_THEIRS_TOO = {*_TERMINALS, "NODE_OPTIONS", "NODE_ENV", "IMAGEIO_FFMPEG_EXE", "PYTHONDONTWRITEBYTECODE"}
 _PROXIES = {f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")}
 # Browser, template and page stay where the launcher found them, and what is asked of the tests is no setting.
 _KEPT = ("KODA_CHROMIUM_PATH", "KODA_NODE_MODULES_PATH", "KODA_WEB_PATH", "KODA_TEST_")

@@ -53,6 +53,7 @@ _OWNED = re.compile(r"koda-ray-(?P<server>\d+)-(?P<started>\d+)|session_[\d_-]+_
 # a sandbox's socket, which does not say whose it is: a longer-lived fixture's until the whole run is over
 _SOCKETS = re.compile(r"koda-[a-z0-9_]{8}")
 _LISTENS = "0A"
+_MOUNTS = Path("/proc/self/mounts")
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -238,10 +239,8 @@ def _folders(whole: bool) -> set[Path]:
     for folder in _OUTSIDE:
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
             found.update(Path(entry.path) for entry in entries if _is_named(entry.name, whole) and _is_own(entry))
-    for line in _lines(Path("/proc/self/mounts")):
-        mounted = Path(line.split()[1])
-        if mounted.is_relative_to(root):
-            found.add(mounted)
+    below = f"{root}/"
+    found.update(Path(place) for place in (line.split()[1] for line in _lines(_MOUNTS)) if place.startswith(below))
     return found
 
 

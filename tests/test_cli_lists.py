@@ -12,7 +12,7 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.console.exits import Exit
 from koda_ray.types import Budget
-from koda_ray.wire import PageRender
+from koda_ray.wire import PageOptions
 from tests.serve.test_sessions import until
 from tests.serve.test_usage import charge
 from tests.serve.world import World
@@ -103,7 +103,7 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
 ) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "index.html").write_text("<h1>hello</h1>")
-    made = [(await client.render_page(tmp_path / "page", PageRender(duration=1.0, seed=seed))).id for seed in (1, 2)]
+    made = [(await client.render_page(tmp_path / "page", PageOptions(duration=1.0, seed=seed))).id for seed in (1, 2)]
     assert (await shell("cancel", made[0])).out == "cancelled\n"
     assert (await shell("events", made[0])).status == Exit.DONE  # it is over, so they come to an end
     listed = [line.split("\t")[:2] for line in (await shell("renders")).out.splitlines()]

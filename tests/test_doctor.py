@@ -183,7 +183,7 @@ def test_a_template_without_its_packages(settings: Settings, tmp_path: Path) -> 
     assert only(found, "Vite").status == "missing" and "./koda setup" in only(found, "Vite").remedy
 
 
-def test_without_the_studios_page_everything_else_works(settings: Settings, tmp_path: Path) -> None:
+def test_without_the_browsers_page_everything_else_works(settings: Settings, tmp_path: Path) -> None:
     (told,) = programs.page(Examination(settings.model_copy(update={"web_path": tmp_path / "nowhere"})))
     assert told.status == "warning" and "./koda setup" in told.remedy
     (tmp_path / "index.html").write_text("<!doctype html>")

@@ -119,7 +119,7 @@ _WIDE = {
     "koda_ray.agent.alone.Agent.__init__": "a public door, by keywords after the name",
     "koda_ray.agent.functions.tool": "a public door, by keywords: what a tool is, beside the function",
     "koda_ray.client.sessions.KodaClient.create": "a public door, by keywords: the body of a request",
-    "koda_ray.cli.pages.render": "a command: each is a group of its options",
+    "koda_ray.cli.renders.render": "a command: each is a group of its options",
     "koda_ray.cli.sessions.create": "a command: each is one of its options, or a group of them",
     "koda_ray.client.sessions.KodaClient.sessions": "a query: each is one of its parameters, as the API names them",
 }

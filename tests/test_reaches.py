@@ -22,6 +22,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "faults/kernel/points.py _move",
     ),
     "a defect put in on purpose, which the faults' judge must see": ("faults/kernel/broken.py _call",),
+    "Ray's tables, as the product reads them": ("cluster/tables.py _connect_and_get_accessor",),
     "a part that Ray starts by its own name": ("cluster/test_start.py _Caretaker",),
     "where a vendor's client would connect to, without connecting": (
         "llm/test_anthropic.py _connected",

@@ -324,6 +324,6 @@ def test_each_link_and_path_leads_somewhere(page: str) -> None:
     text = (REPO_ROOT / page).read_text()
     linked = {target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target}
     named = set(re.findall(r"`((?:koda_ray|tests|sandbox_image|benchmarks|\.ci)/[\w./]+)`", text))
-    within = {f"koda_ray/{path}" for path in re.findall(r"`((?:actors|render|serve|studio|state)/\w+\.py)`", text)}
+    within = {f"koda_ray/{path}" for path in re.findall(r"`((?:actors|render|roles|serve|state)/\w+\.py)`", text)}
     lost = sorted(path for path in linked | named | within if not Path(REPO_ROOT, path).exists())
     assert lost == []

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from koda_ray import phases
 from koda_ray.commands import Accept, Answer, Cancel, Command, Reject, RequestChanges, Retry, Say, Start
 from koda_ray.pointing import in_words
-from koda_ray.studio.orchestrator import opening
+from koda_ray.roles.orchestrator import opening
 from koda_ray.types import NodeState
 
 __all__ = ["answer_of", "heard_words", "stops"]

@@ -39,7 +39,7 @@ def sandbox_provider(settings: Settings, *, deployment: str) -> SandboxProvider:
 def model_provider(settings: Settings) -> ModelProvider:
     """Choose who answers: Claude with a key, the offline director without."""
     from koda_ray.llm.registry import provider_for
-    from koda_ray.studio.offline import OfflineDirector
+    from koda_ray.roles.offline import OfflineDirector
 
     return provider_for(settings, offline=OfflineDirector())
 

@@ -57,12 +57,12 @@ from koda_ray.config import Settings
 from koda_ray.errors import Fenced, InvalidTransition, KodaError, NotFound, SandboxNotFound, ServerFailed, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
+from koda_ray.roles.codegen import CodeGenerator
+from koda_ray.roles.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.sandbox.base import PreviewEndpoint
 from koda_ray.sandbox.reading_memory import ReadingMemory
 from koda_ray.state.charges import Release
 from koda_ray.state.records import AssetRecord, Batch, CommandRecord, SessionRecord
-from koda_ray.studio.codegen import CodeGenerator
-from koda_ray.studio.orchestrator import instructions, orchestrator_tools, session_block, state_block
 from koda_ray.tools.workbench import Picture
 from koda_ray.types import NodeState, now
 

@@ -16,7 +16,7 @@ __all__ = ["MAX_DEPTH", "MAX_STATE_BYTES", "theatre_state"]
 MAX_STATE_BYTES = 8 * 1024 * 1024
 """As much as the template's dev server takes (``vite/theatre-state.ts``)."""
 MAX_DEPTH = 100
-"""Levels of objects and lists, as there; Theatre's own studio makes states of a dozen."""
+"""Levels of objects and lists, as there; Theatre's own editor makes states of a dozen."""
 
 
 def theatre_state(data: bytes | None) -> dict[str, object] | None:

@@ -25,8 +25,8 @@ from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
+from koda_ray.roles.orchestrator import opening
 from koda_ray.state.records import Batch
-from koda_ray.studio.orchestrator import opening
 from koda_ray.tracing import span
 from koda_ray.types import NodeState, Option, Output, Owes, Question, RenderOptions
 

@@ -42,14 +42,14 @@ from koda_ray.llm.base import Usage
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.protocol import PageProblem, ProbeTask, RenderExecutor
 from koda_ray.render.spec import RenderSpec
+from koda_ray.roles.codegen import CodeGenerator
+from koda_ray.roles.orchestrator import request_context
+from koda_ray.roles.verify import ProjectProblem, Verification, Verified, correct_until_good, describe_problems
 from koda_ray.sandbox.base import PreviewEndpoint, Sandbox
 from koda_ray.sandbox.build import build, export
 from koda_ray.state.keys import bundle_key, picture_key, proposal_key
 from koda_ray.state.records import Batch
 from koda_ray.state.storage import Storage, sha256
-from koda_ray.studio.codegen import CodeGenerator
-from koda_ray.studio.orchestrator import request_context
-from koda_ray.studio.verify import ProjectProblem, Verification, Verified, correct_until_good, describe_problems
 from koda_ray.tools.code import code_kept, diff_of
 from koda_ray.tools.workbench import Failure, Generated, Picture, with_phase_commands
 from koda_ray.types import MAX_DURATION_S, NodeState, Preview

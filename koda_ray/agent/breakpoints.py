@@ -1,4 +1,4 @@
-"""Where an agent stands: eight breakpoints, the moves between them, and how each is read back after a crash.
+"""Where an agent stands: eight breakpoints, the transitions between them, and how each is read back after a crash.
 
 The machine is pure. What a crash is read back from is the history and the ledger, which are written in the same
 transactions as the work, so that the two cannot disagree. Beside them each entry is told by a ``breakpoint_change``,
@@ -63,7 +63,7 @@ def advance(at: Breakpoint, to: Breakpoint) -> Breakpoint:
     """Move to another breakpoint.
 
     Raises:
-        InvalidTransition: INVALID_TRANSITION, the table has no such move; a bug of the caller.
+        InvalidTransition: INVALID_TRANSITION, the table has no such transition; a bug of the caller.
     """
     if to not in TRANSITIONS[at]:
         allowed = ", ".join(sorted(TRANSITIONS[at]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from koda_ray.cli import assets, cluster, finals, machine, pages, sandboxes, sessions, usage
+from koda_ray.cli import assets, cluster, finals, machine, renders, sandboxes, sessions, usage
 from koda_ray.cli.shapes import Listing
 from koda_ray.console import keys
 from koda_ray.console.exits import EXITS, reported
@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (sessions.app, finals.app, pages.app, usage.app, machine.app):
+for commands in (sessions.app, finals.app, renders.app, usage.app, machine.app):
     app.add_typer(commands)
 app.add_typer(assets.app, name="asset")
 app.add_typer(sandboxes.image_app, name="image")

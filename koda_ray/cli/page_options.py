@@ -1,4 +1,4 @@
-"""What can be said of a page's render on the command line, as four small values: options that belong together."""
+"""What can be said of a page render on the command line, as four small values: options that belong together."""
 
 from __future__ import annotations
 

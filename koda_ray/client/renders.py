@@ -19,7 +19,7 @@ from koda_ray import errors
 from koda_ray.client.transport import Transport, parse
 from koda_ray.events import Channel, Envelope
 from koda_ray.types import new_id
-from koda_ray.wire import BatchCreated, BatchView, PageRender, RenderKind, RenderList, RenderStatus, RenderView
+from koda_ray.wire import BatchCreated, BatchView, PageOptions, RenderKind, RenderList, RenderStatus, RenderView
 
 __all__ = ["PageRenders"]
 
@@ -30,7 +30,7 @@ class PageRenders(Transport):
     """The part of the client that renders pages."""
 
     async def render_page(
-        self, page: Path | str, options: PageRender | None = None, *, key: str | None = None
+        self, page: Path | str, options: PageOptions | None = None, *, key: str | None = None
     ) -> RenderView:
         """Have a page rendered. The same ``key`` has it rendered once, however often this is called.
 
@@ -44,13 +44,13 @@ class PageRenders(Transport):
             NotFound: There is no such bundle.
             LimitReached: You have as many renders waiting and under way as you may.
         """
-        return parse(RenderView, await self._page("/v1/renders", page, options or PageRender(), key))
+        return parse(RenderView, await self._page("/v1/renders", page, options or PageOptions(), key))
 
     async def render_batch(
         self,
         page: Path | str,
         rows: Sequence[Mapping[str, JsonValue]],
-        options: PageRender | None = None,
+        options: PageOptions | None = None,
         *,
         key: str | None = None,
     ) -> BatchCreated:
@@ -68,7 +68,7 @@ class PageRenders(Transport):
             LimitReached: You have as many renders waiting and under way as you may.
         """
         given = [dict(row) for row in rows]
-        return parse(BatchCreated, await self._page("/v1/renders/batches", page, options or PageRender(), key, given))
+        return parse(BatchCreated, await self._page("/v1/renders/batches", page, options or PageOptions(), key, given))
 
     async def batch(self, batch_id: str) -> BatchView:
         """Read how far a batch is. Raises NotFound."""
@@ -82,7 +82,7 @@ class PageRenders(Transport):
         self,
         url: str,
         page: Path | str,
-        options: PageRender,
+        options: PageOptions,
         key: str | None,
         rows: list[dict[str, JsonValue]] | None = None,
     ) -> httpx.Response:

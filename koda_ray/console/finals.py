@@ -54,7 +54,7 @@ async def chosen_final(client: KodaClient, session_id: str, named: str) -> Rende
 
 
 async def delete_job(client: KodaClient, job_id: str) -> None:
-    """Delete a page's render, or one final video of a session.
+    """Delete a page render, or one final video of a session.
 
     Raises:
         NotFound: There is no such job.

@@ -1,6 +1,6 @@
 """A render that is over, once more: the same page in the same way, or a session's final video by its session.
 
-A page's render is made again by itself. A session's final is the session's: it is asked to render, and takes that only
+A page render is made again by itself. A session's final is the session's: it is asked to render, and takes that only
 while it shows what the video was made of, so that nobody gets another film than the one they pointed at.
 """
 

@@ -31,7 +31,7 @@ from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
 from koda_ray.serve.openapi import describe, is_public
 from koda_ray.serve.pace import STALLED_S
-from koda_ray.serve.pages import MAX_PAGE_JSON_BYTES, is_json
+from koda_ray.serve.page_requests import MAX_PAGE_JSON_BYTES, is_json
 from koda_ray.serve.parts import Parts
 from koda_ray.serve.quotas import Streams
 from koda_ray.serve.rates import CHANGE_LESS, Rates
@@ -73,7 +73,7 @@ from koda_ray.serve.streams import Watchers
 from koda_ray.serve.traced import Traced
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.serve.unread import ReadingDeadline
-from koda_ray.serve.web import web_router
+from koda_ray.serve.web import page_nowhere, web_router
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
@@ -194,6 +194,7 @@ def create_app(
         # not included, for which FastAPI would make all their schemas anew at an application's first request
         app.router.routes.extend(module.router.routes)
     app.include_router(web_router(deps.settings.web_path))
+    app.router.default = page_nowhere(deps.settings.web_path, app.router.default)
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app
 

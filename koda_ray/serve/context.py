@@ -105,7 +105,12 @@ def workshop_of(connection: HTTPConnection, user_id: str) -> Workshop:
     return Workshop(deps_of(connection).store, providers, user_id=user_id)
 
 
-Deps = Annotated[ApiDeps, Depends(deps_of)]
+# what a request depends on is a coroutine, each of them: FastAPI calls a plain function in a thread, and waits for that
+async def _deps(connection: HTTPConnection) -> ApiDeps:
+    return deps_of(connection)
+
+
+Deps = Annotated[ApiDeps, Depends(_deps)]
 
 
 async def _closing() -> AsyncIterator[AsyncExitStack]:
@@ -161,7 +166,7 @@ OwnWorkshop = Annotated[Workshop, Depends(_own_workshop)]
 OwnSession = Annotated[SessionRecord, Depends(_own_session)]
 
 
-def _idempotency_key(
+async def _idempotency_key(
     idempotency_key: Annotated[
         str | None,
         Header(

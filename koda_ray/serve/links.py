@@ -15,7 +15,7 @@ from koda_ray.wire import PreviewLink
 __all__ = ["Links", "MayEdit", "PreviewLinks", "preview_origin"]
 
 MayEdit = Annotated[
-    bool, Query(description="An address that may also write: what the studio (`?studio`) changes is saved then")
+    bool, Query(description="An address that may also write: what Theatre's editor (`?studio`) changes is saved then")
 ]
 
 
@@ -47,7 +47,7 @@ class PreviewLinks:
         return PreviewLink(url=f"{self._origin}/p/{token}/", expires_at=expires_at, edit=False)
 
 
-def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
+async def _links(request: Request, user: User, deps: Deps) -> PreviewLinks:
     """Refuse whoever wants an address where previews are turned off, before anything is started.
 
     Raises:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from koda_ray.serve.problem import PROBLEM_TYPE
-from koda_ray.serve.web import is_page
+from koda_ray.serve.web import is_nowhere, is_page
 
 __all__ = ["describe", "is_public"]
 
@@ -33,7 +33,9 @@ _DOCUMENTS = ("/v1/openapi.json", "/docs")
 
 def is_public(path: str) -> bool:
     """Whether an address is for everybody: whether the server works, what its API is, the page, what links show."""
-    return path in _PUBLIC or path in _DOCUMENTS or path.startswith(("/docs/", *_BY_TOKEN)) or is_page(path)
+    if path in _PUBLIC or path in _DOCUMENTS or path.startswith(("/docs/", *_BY_TOKEN)):
+        return True
+    return is_page(path) or is_nowhere(path)
 
 
 def describe(app: FastAPI, *, extra_models: tuple[type[BaseModel], ...]) -> None:

@@ -9,7 +9,7 @@ may have sent (`SameSite=None`), and modules, of which Vite's pages are made, ne
 such a frame, and what a browser says of where a request comes from (`Sec-Fetch-Site`) is the same for another site's.
 What is left is the network: where nobody stands in front, who asks is where the token came from.
 
-Where one of our pages shows it in turn, messages pass between the two: orders to play and to seek, and where the page
+Where one of our pages shows it in turn, messages pass between the two: requests to play and to seek, and where the page
 is (the template's ``src/koda/bridge.ts``). Who may show it is this page's policy; what a hostile page tells is for them
 to doubt.
 
@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
     socket.onclose = ({{ code }}) => code === {refused} || setTimeout(hold, 1000);
   }};
   hold();
-  // orders of whoever shows us go in, and what the page tells goes out; nothing else passes
+  // requests of whoever shows us go in, and what the page tells goes out; nothing else passes
   addEventListener('message', ({{ source, data }}) => {{
     if (parent === window || data?.koda !== 1) return;
     if (source === frame.contentWindow) parent.postMessage(data, '*');

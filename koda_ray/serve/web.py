@@ -19,13 +19,14 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from koda_ray.serve.context import deps_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.links import preview_origin
 from koda_ray.serve.media import bucket_origin
 
-__all__ = ["is_page", "web_router"]
+__all__ = ["is_nowhere", "is_page", "page_nowhere", "web_router"]
 
 _INDEX = "index.html"
 _HASHED = "page/"
@@ -36,6 +37,8 @@ _PAGES = (
 _ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg")
 _ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
+_OTHERS = {"v1", "api", "docs"}
+"""One of these is a part of every address of the API, of what plugins ask, and of the description."""
 _EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")
 _POLICY = {
     "default-src": "'none'",
@@ -80,6 +83,34 @@ def is_page(path: str) -> bool:
     return path in _ALONE or path.startswith(_ABOVE)
 
 
+def is_nowhere(path: str) -> bool:
+    """Whether an address can be none of the API's: where the page is not either, anybody may read that nothing is."""
+    return _OTHERS.isdisjoint(path.split("/"))
+
+
+def page_nowhere(folder: Path, otherwise: ASGIApp) -> ASGIApp:
+    """Have browsers see the page where there is nothing, which says so; whoever else asks gets what the API says.
+
+    Args:
+        folder: What ``npm run build`` in ``web/`` made; it may be missing.
+        otherwise: Answers everything else that no route takes.
+    """
+    found = folder / _INDEX
+    index = found.read_bytes() if found.is_file() else None
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and is_nowhere(scope["path"]):
+            request = Request(scope, receive)
+            if index is not None and "text/html" in request.headers.get("accept", ""):
+                headers = {"Cache-Control": "no-store", **_told(await _reaches(request, deps_of(request)))}
+                answer = HTMLResponse(index, 404, headers)
+                await answer(scope, receive, send)
+                return
+        await otherwise(scope, receive, send)
+
+    return answered
+
+
 def web_router(folder: Path) -> APIRouter:
     """Serve what lies in a folder.
 
@@ -91,8 +122,7 @@ def web_router(folder: Path) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     async def shown(request: Request, policy: Mapping[str, str], more: Mapping[str, str] = _NOTHING) -> Response:
-        told = "; ".join(f"{name} {value}" for name, value in {**_POLICY, **policy}.items())
-        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": told, **_HEADERS, **more}
+        headers = {"Cache-Control": "no-cache", **_told(policy), **more}
         if index is None:
             return HTMLResponse(_NOT_BUILT, status_code=503, headers=headers)
         return _answer(request, index, headers)
@@ -120,6 +150,12 @@ def web_router(folder: Path) -> APIRouter:
     for name, file in files.items() if index is not None else ():
         added(name, file)
     return router
+
+
+def _told(policy: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that every page has."""
+    rules = "; ".join(f"{name} {value}" for name, value in {**_POLICY, **policy}.items())
+    return {"Content-Security-Policy": rules, **_HEADERS}
 
 
 def _answer(request: Request, file: _File, headers: dict[str, str]) -> Response:

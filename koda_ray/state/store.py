@@ -257,7 +257,7 @@ class Store(
     ) -> list[OwedWork]:
         """List sessions (``owes`` not null, or a command waits) and jobs (queued or running) that nobody holds.
 
-        A session's jobs are its own to finish: only jobs that stand on their own are listed. Users take turns: first
+        A session's jobs are its own to finish: only page renders are listed. Users take turns: first
         come those who have the fewest under way, each with the job that waits longest; then their second ones.
 
         Args:

@@ -16,7 +16,7 @@ __all__ = [
     "BatchView",
     "CreateBatch",
     "CreateRender",
-    "PageRender",
+    "PageOptions",
     "RenderKind",
     "RenderList",
     "RenderStatus",
@@ -43,7 +43,7 @@ class Sound(Model):
     fade_out_s: float = 0.0
 
 
-class PageRender(Model):
+class PageOptions(Model):
     """How a page is rendered; what is left out comes from the preset, then from the page, then 30 fps at 1920x1080."""
 
     duration: float | None = Field(default=None, description="Seconds; else the page's own")
@@ -85,7 +85,7 @@ class CreateRender(Model):
     """A page that was uploaded or built before, by its bundle's hash, to be rendered."""
 
     bundle: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    options: PageRender = Field(default_factory=PageRender)
+    options: PageOptions = Field(default_factory=PageOptions)
 
 
 RenderStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -160,7 +160,7 @@ class CreateBatch(Model):
 
     bundle: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     rows: Rows
-    options: PageRender = Field(default_factory=PageRender)
+    options: PageOptions = Field(default_factory=PageOptions)
 
 
 class BatchCreated(Model):

@@ -22,7 +22,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState, new_id
 from tests.actors.house import House
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.commands import submit
 from tests.disks import small
 from tests.llm.server import Answer, ModelServer, Recorded, ScriptedModel
@@ -110,12 +110,12 @@ class SessionWorld:
         self, prompt: str = "a dot crosses, smooth", respond: Callable[[dict[str, Any]], Answer] | None = None
     ) -> Session:
         """Make and activate a session with a script of its own."""
-        return await self.activate(await self.row(prompt), self.model(respond or studio_model()))
+        return await self.activate(await self.row(prompt), self.model(respond or scripted_model()))
 
     async def at_rest(self, respond: Callable[[dict[str, Any]], Answer] | None = None) -> Session:
         """Make and activate a session in the middle of its work, whose agents do nothing: the test does it."""
         row = await self.row(phase="executing", owes=None, execution={}, plan_accepted=True)
-        return await self.activate(row, self.model(respond or studio_model()))
+        return await self.activate(row, self.model(respond or scripted_model()))
 
     async def to_preview(self, session: Session) -> None:
         """Accept a session's plan, and wait for its preview."""

@@ -19,11 +19,11 @@ from koda_ray.actors.session_parts import SessionParts
 from koda_ray.config import Settings
 from koda_ray.events import Envelope
 from koda_ray.render.local import LocalExecutor
+from koda_ray.roles.offline import OfflineDirector
 from koda_ray.state.past import Change, Past
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from koda_ray.studio.offline import OfflineDirector
 from tests.commands import submit
 
 

@@ -22,9 +22,9 @@ from koda_ray.actors.session_parts import SessionParts
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced
 from koda_ray.render.local import LocalExecutor
+from koda_ray.roles.offline import OfflineDirector
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
-from koda_ray.studio.offline import OfflineDirector
 
 AWAKE = "awake"
 """The line's first word; its activation's number and its sandbox follow."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from koda_ray.phases import scene_bounds
 from tests.llm.server import Answer, Call, Json, Say, reply
 
-__all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "state_of", "studio_model", "wanted_of"]
+__all__ = ["APP", "GOOD_FILES", "files_answer", "good_code", "plan_of", "scripted_model", "state_of", "wanted_of"]
 
 Coder = Callable[[Json], dict[str, str]]
 
@@ -78,7 +78,7 @@ def files_answer(files: dict[str, str], summary: str = "written") -> str:
     return json.dumps({"files": [{"path": p, "content": c} for p, c in files.items()], "summary": summary})
 
 
-def studio_model(
+def scripted_model(
     code: Coder = good_code, *, asks: bool = False, pause_s: float = 0.0, scenes: int = 1, duration: float = 2.0
 ) -> Callable[[Json], Answer]:
     """Make the script.

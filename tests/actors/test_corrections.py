@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.state import checkpoint
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.actors.script import APP, GOOD_FILES, good_code, scripted_model
 from tests.llm.server import Answer, ApiError, results
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
@@ -50,7 +50,7 @@ async def test_an_error_is_corrected_from_its_file_its_line_and_its_words(
                 return {"src/App.tsx": APP}
         return {**GOOD_FILES, "src/App.tsx": bad} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await world.open("a dot", studio_model(code))
+    session = await world.open("a dot", scripted_model(code))
     await world.to_preview(session)
 
 
@@ -89,7 +89,7 @@ async def test_what_three_corrections_do_not_mend_is_an_error_that_can_be_retrie
         return GOOD_FILES
 
     stuck_s = 1.0 if kind == "PAGE_NOT_READY" else 60.0
-    provider = world.model(studio_model(code))
+    provider = world.model(scripted_model(code))
     session = await world.activate(await world.row(), provider, page_ready_timeout_s=stuck_s)
     await world.until(session, "plan")
     await world.say(session, "accept")
@@ -115,7 +115,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
             return good_code(request)
         return {"src/App.tsx": f"// {len(asked)}\n{BROKEN}", "src/components/New.tsx": "export {};\n"}
 
-    session = await world.open(respond=studio_model(code))
+    session = await world.open(respond=scripted_model(code))
     await world.to_preview(session)
     before, shown = await session.project.look(dict), session.state.preview
     await world.say(session, "message", text="make it red")
@@ -132,7 +132,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
 
     await session.close()  # and it goes on from there
     mended = True
-    session = await world.activate(session.session_id, world.model(studio_model(code)))
+    session = await world.activate(session.session_id, world.model(scripted_model(code)))
     await world.say(session, "message", text="red, but another way")
     state = await world.until(session, "preview")
     assert state.error is None and asked[-1]["files"] == {path: before[path].decode() for path in state.execution.files}
@@ -141,7 +141,7 @@ async def test_what_corrections_do_not_mend_goes_back_to_the_preview_that_worked
 
 @pytest.mark.full
 async def test_a_model_that_fails_at_its_last_words_takes_no_preview_back(world: SessionWorld) -> None:
-    usual, refused = studio_model(), asyncio.Event()
+    usual, refused = scripted_model(), asyncio.Event()
 
     def respond(request: dict[str, Any]) -> Answer:
         if request.get("tools") and not refused.is_set() and results(request, "render_preview"):

@@ -9,7 +9,7 @@ import pytest
 from koda_ray.actors.crowding import memory_share, stay_s
 from koda_ray.types import now
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 
 RESTS: dict[str, Any] = {"phase": "executing", "owes": None, "execution": {}, "plan_accepted": True}
 USUAL_S = 1e6
@@ -31,10 +31,10 @@ def test_what_is_taken_of_the_memory_is_seen() -> None:
 async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(world: SessionWorld) -> None:
     crowded = {"idle_timeout_s": USUAL_S, "memory_high": HIGH, "lease_s": 0.3}
     stays = stay_s(USUAL_S, share=memory_share(), high=HIGH)
-    old = await world.activate(await world.row(**RESTS), world.model(studio_model()), **crowded)
+    old = await world.activate(await world.row(**RESTS), world.model(scripted_model()), **crowded)
     unused_s = (stays + USUAL_S) / 2  # for longer than may be here, and not for as long as elsewhere
     world.ahead_s = unused_s - stays / 2
-    new = await world.activate(await world.row(**RESTS), world.model(studio_model()), **crowded)
+    new = await world.activate(await world.row(**RESTS), world.model(scripted_model()), **crowded)
     world.ahead_s = unused_s
     async with asyncio.timeout(60):
         while world.ended == 0:

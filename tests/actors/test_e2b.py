@@ -10,7 +10,7 @@ import pytest
 
 from koda_ray.config import Settings
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, studio_model
+from tests.actors.script import APP, scripted_model
 from tests.llm.server import reply
 from tests.sandbox.e2b import provider_of
 from tests.sandbox.e2b_server import E2BServer
@@ -32,7 +32,7 @@ async def test_one_that_e2b_ends_during_the_work_is_replaced_with_nothing_lost(
     world: SessionWorld, server: E2BServer
 ) -> None:
     world.sandboxes = provider_of(server, pids=256)
-    session = await world.open("a dot", studio_model(scenes=3, pause_s=0.03))
+    session = await world.open("a dot", scripted_model(scenes=3, pause_s=0.03))
     await world.until(session, "plan")
     await world.say(session, "accept")
     await world.event(session, "file_written", 3)

@@ -12,7 +12,7 @@ from koda_ray.errors import BudgetExceeded
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, ProbeReport, ProbeTask, UnitResult
 from koda_ray.types import Preview
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import GOOD_FILES, PROJECT, plan_of, studio_model
+from tests.actors.script import GOOD_FILES, PROJECT, plan_of, scripted_model
 from tests.actors.test_corrections import THROWING
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
@@ -66,7 +66,7 @@ async def planned(
 ) -> Session:
     """Make a session in the middle of its work on a plan, with files and without a preview."""
     row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True, plan=plan_of(duration_s))
-    session = await world.activate(row, world.model(studio_model()), **settings)
+    session = await world.activate(row, world.model(scripted_model()), **settings)
     await session.core.commit(await session.workbench.keep(files))
     return session
 

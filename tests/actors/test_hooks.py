@@ -11,7 +11,7 @@ import pytest
 from koda_ray.agent.named_hooks import HookedSession, NamedHooks
 from koda_ray.errors import InvalidInput
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.actors.test_permissions import pending
 from tests.actors.test_subagents import lists, reviewing, subagents
 
@@ -121,7 +121,7 @@ async def test_every_agent_of_a_session_is_hooked_by_setting(world: SessionWorld
 async def test_a_stop_at_the_code_generator_ends_the_run_and_what_was_answered_is_paid_for(
     world: SessionWorld, heard: Path, place: str
 ) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), hooks=f"house_hooks:{place}")
+    session = await world.activate(await world.row(), world.model(scripted_model()), hooks=f"house_hooks:{place}")
     await world.until(session, "plan")
     await world.say(session, "accept")
     failed = await world.until(session, "error")
@@ -138,7 +138,7 @@ async def test_what_a_person_changes_does_not_get_around_the_hooks_of_a_deployme
     world: SessionWorld, heard: Path
 ) -> None:
     row = await world.row(permissions={"mode": "ask", "rules": []})
-    session = await world.activate(row, world.model(studio_model()), hooks="house_hooks:shades")
+    session = await world.activate(row, world.model(scripted_model()), hooks="house_hooks:shades")
     await world.until(session, "plan")
     await world.say(session, "accept")
     asked = await pending(world, session)

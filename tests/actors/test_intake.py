@@ -17,7 +17,7 @@ from koda_ray.state.charges import Amounts, Reserve
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.types import Execution, Preview, new_id, now
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.state import records
 from tests.state.records import SOON, say
 
@@ -34,7 +34,7 @@ async def said(world: SessionWorld, session_id: str, name: str, key: str = "", *
 
 
 async def awake(world: SessionWorld, session_id: str, **settings: object) -> Session:
-    return await world.activate(session_id, world.model(studio_model()), **settings)
+    return await world.activate(session_id, world.model(scripted_model()), **settings)
 
 
 async def test_what_was_said_to_a_sleeping_session_is_taken_in_order_before_it_works(world: SessionWorld) -> None:

@@ -17,7 +17,7 @@ from koda_ray.sandbox.reading import MAX_ENTRIES
 from koda_ray.state import checkpoint
 from koda_ray.state.storage import Storage
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, studio_model
+from tests.actors.script import APP, GOOD_FILES, scripted_model
 
 pytestmark = [pytest.mark.sandbox]
 
@@ -53,7 +53,7 @@ async def test_a_session_falls_asleep_only_once_storage_takes_its_files(world: S
     world.storage = Storage(str(small_disk))
     row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True)
     quick = {"idle_timeout_s": 0.3, "lease_s": 0.3, "heartbeat_s": 0.2}
-    session = await world.activate(row, world.model(studio_model()), **quick)
+    session = await world.activate(row, world.model(scripted_model()), **quick)
     world.ahead_s = -3600  # somebody works on it
     box = await write(session, GOOD_FILES)
     (small_disk / "filler").write_bytes(b"x" * (3 << 20))
@@ -102,7 +102,7 @@ async def test_a_process_that_ends_while_storage_is_full_leaves_the_sandbox_to_t
     assert (row.status, row.state.sandbox_id) == ("suspended", box.id)
     assert len(await failures(world, session)) == 1
     (small_disk / "filler").unlink()
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     await heir.close()
     assert await world.sandboxes.list() == []
     assert EDIT in (await saved(world, heir)).files
@@ -121,7 +121,7 @@ async def test_a_session_begins_although_storage_is_full_and_it_is_to_go_back(
     for name, body in (("message", {"text": "make it blue"}), ("rewind", {"to": point})):
         asked = new_command(session_id=session.session_id, user_id="local", name=name, body=body, key=name)
         await record_command(world.store, asked)
-    heir = await world.activate(session.session_id, world.model(studio_model()), lease_s=0.3)
+    heir = await world.activate(session.session_id, world.model(scripted_model()), lease_s=0.3)
     assert await box.read_file(EDIT) == b'{"only": "here"}'
     assert heir.state.owes is not None and not heir.working, "what agents did now would be undone"
     with pytest.raises(StorageError):
@@ -135,7 +135,7 @@ async def test_a_session_begins_although_storage_is_full_and_it_is_to_go_back(
     assert await world.sandboxes.list() == []
 
 
-async def test_what_the_studio_never_writes_stops_no_save_and_no_end(world: SessionWorld) -> None:
+async def test_what_theatre_never_writes_stops_no_save_and_no_end(world: SessionWorld) -> None:
     session = await world.at_rest()
     box = await write(session, GOOD_FILES)
     nested = b'{"a":' * 300 + b"1" + b"}" * 300
@@ -179,7 +179,7 @@ async def test_a_sandbox_ends_with_its_session_though_a_mistake_of_ours_keeps_it
     assert (row.status, row.state.sandbox_id) == ("suspended", None)
     (failed,) = await failures(world, session)
     assert failed["trigger"] == "idle" and "RecursionError" in failed["message"]
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     assert (await (await heir.project.sandbox()).read_file("src/App.tsx")).decode() == GOOD_FILES["src/App.tsx"]
     assert (await saved(world, heir)).id == before.id
     await heir.close()
@@ -198,7 +198,7 @@ async def test_a_project_of_too_many_files_is_kept_until_there_are_fewer(world: 
     await session.close()
     (failed,) = await failures(world, session)
     assert failed["code"] == "QUOTA_EXCEEDED" and str(MAX_ENTRIES) in failed["message"]
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     again = await heir.project.sandbox()
     assert again.id == box.id and await again.read_file(EDIT) == b'{"only": "here"}'
     await sh(again, "rm -r public/many")
@@ -227,7 +227,7 @@ async def test_what_is_left_out_is_told_and_what_was_saved_of_it_stays(world: Se
     assert (event["skippedCount"], event["skipped"], event["unchanged"]) == (2, left_out, True)
 
     # a process that never read the file keeps what is stored of it
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     assert (await heir.project.sandbox()).id == box.id
     await box.write_files({"src/App.tsx": APP.encode() + b"\n"})
     await heir.project.save("heartbeat")
@@ -257,7 +257,7 @@ async def test_modes_of_folders_come_back(world: SessionWorld) -> None:
     await sh(box, "mkdir -p public/open/in && echo x > public/open/in/x")
     await sh(box, "chmod 777 public/open && chmod 700 src/scenes")
     await session.close()
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     again = await heir.project.sandbox()
     looked = await again.run(("find", "public/open", "src/scenes", "-type", "d", "-printf", "%m %p\n"))
     assert sorted(looked.stdout.splitlines()) == ["700 src/scenes", "755 public/open/in", "777 public/open"]

@@ -13,7 +13,7 @@ from koda_ray.errors import InvalidInput, InvalidTransition
 from koda_ray.state import checkpoint
 from koda_ray.state.records import ApprovalRecord
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, studio_model, wanted_of
+from tests.actors.script import APP, GOOD_FILES, scripted_model, wanted_of
 from tests.llm.server import Answer, reply, results
 from tests.tools.conftest import Tools
 
@@ -23,7 +23,7 @@ ASK = {"mode": "ask", "rules": []}
 
 
 async def executing(world: SessionWorld, respond: Any = None, permissions: Any = ASK) -> Any:
-    session = await world.activate(await world.row(permissions=permissions), world.model(respond or studio_model()))
+    session = await world.activate(await world.row(permissions=permissions), world.model(respond or scripted_model()))
     await world.until(session, "plan")
     await world.say(session, "accept")
     return session
@@ -54,7 +54,7 @@ async def test_a_write_waits_with_a_diff_survives_its_process_and_runs_as_it_was
     def respond(request: dict[str, Any]) -> Answer:
         if not request.get("tools"):
             generated.append(wanted_of(request)["task"])
-        return studio_model()(request)
+        return scripted_model()(request)
 
     session = await executing(world, respond)
     asked = await pending(world, session)
@@ -97,7 +97,7 @@ async def test_what_changed_arguments_write_is_shown_first_and_a_refusal_is_read
             heard[:] = [result["content"] for result in results(request, "generate_code")]
             if any("REJECTED" in text for text in heard):
                 return reply("They do not want it.")
-        return studio_model()(request)
+        return scripted_model()(request)
 
     session = await executing(world, respond)
     first = await pending(world, session)
@@ -154,7 +154,7 @@ async def test_rules_forbid_and_readonly_changes_nothing(world: SessionWorld) ->
         if request.get("tools") and (told := results(request, "generate_code")):
             heard.append(told[-1]["content"])
             return reply("I may not.")
-        return studio_model()(request)
+        return scripted_model()(request)
 
     for given in ({"mode": "readonly"}, {"rules": [{"decision": "deny", "tool": "generate_*"}]}):
         session = await executing(world, respond, given)
@@ -168,7 +168,7 @@ SECRET = {"src/components/Note.tsx": "export {};\n", "src/secret.ts": "export {}
 
 
 async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_named(world: SessionWorld) -> None:
-    session = await world.at_rest(studio_model(lambda _: SECRET))
+    session = await world.at_rest(scripted_model(lambda _: SECRET))
     tools = Tools.of(session, world)
     await world.say(session, "permissions", rules=[{"decision": "deny", "path": "src/secret*"}])
     refused = await tools.call("generate_code", task="create_scene", scene=1)
@@ -190,7 +190,7 @@ async def test_what_the_generator_writes_is_held_to_the_rules_whatever_the_call_
 async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_named_it(
     world: SessionWorld, given: dict[str, Any]
 ) -> None:
-    session = await world.at_rest(studio_model(lambda _: SECRET))
+    session = await world.at_rest(scripted_model(lambda _: SECRET))
     tools = Tools.of(session, world)
     await world.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     generate = tools.toolkit.bind("generate_code", given)
@@ -205,7 +205,7 @@ async def test_a_rule_that_asks_about_a_file_shows_it_whether_or_not_the_call_na
 
 
 async def test_mode_ask_covers_files_beside_those_that_a_rule_allows(world: SessionWorld) -> None:
-    session = await world.at_rest(studio_model(lambda _: SECRET))
+    session = await world.at_rest(scripted_model(lambda _: SECRET))
     tools = Tools.of(session, world)
     await world.say(session, "permissions", mode="ask", rules=[{"decision": "allow", "path": "src/components/*"}])
     given = {"task": "modify_existing", "files": ["src/components/Note.tsx"], "change": "a word"}
@@ -221,7 +221,8 @@ async def test_a_file_that_the_generator_chose_waits_through_a_restart_and_is_wr
     def respond(request: dict[str, Any]) -> Answer:
         if not request.get("tools"):
             generated.append(wanted_of(request)["task"])
-        return studio_model(lambda asked: {**GOOD_FILES, **SECRET} if asked["task"] == "initial_setup" else {})(request)
+        first_files = scripted_model(lambda asked: {**GOOD_FILES, **SECRET} if asked["task"] == "initial_setup" else {})
+        return first_files(request)
 
     rules = [{"decision": "ask", "tool": "generate_code", "path": "src/secret*"}]
     session = await executing(world, respond, {"mode": "auto", "rules": rules})
@@ -252,7 +253,7 @@ async def test_a_file_that_the_generator_chose_may_be_changed_by_other_arguments
         if request.get("tools") and (told := results(request, "generate_code")):
             heard.append(told[-1]["content"])
             return reply("They do not want it.")
-        return studio_model(lambda asked: {"src/secret.ts": f"// {asked.get('description')}\n"})(request)
+        return scripted_model(lambda asked: {"src/secret.ts": f"// {asked.get('description')}\n"})(request)
 
     rules = [{"decision": "ask", "path": "src/secret*"}]
     session = await executing(world, respond, {"mode": "auto", "rules": rules})
@@ -293,7 +294,7 @@ async def test_nobody_agrees_to_what_is_too_long_to_be_shown(
         if request.get("tools") and (told := results(request, "generate_code")):
             heard.append(told[-1]["content"])
             return reply("I will write less.")
-        return studio_model()(request)
+        return scripted_model()(request)
 
     session = await executing(world, respond)
     asked = await pending(world, session)
@@ -305,7 +306,7 @@ async def test_nobody_agrees_to_what_is_too_long_to_be_shown(
 
 
 async def test_files_that_a_person_saw_are_written_whatever_the_call_named(world: SessionWorld) -> None:
-    session = await world.at_rest(studio_model(lambda _: SECRET))
+    session = await world.at_rest(scripted_model(lambda _: SECRET))
     await world.say(session, "permissions", rules=[{"decision": "ask", "path": "src/secret*"}])
     task = {"task": "create_scene", "scene": 1}
     assert "+++ b/src/secret.ts" in await session.workbench.propose(task, cause_id="call_1")
@@ -332,7 +333,7 @@ async def test_a_preview_rewrites_nothing_that_a_person_is_to_be_asked_about(
         requests.append(request)
         return {"src/App.tsx": APP, "src/secret.ts": "export {};\n"}
 
-    session = await world.at_rest(studio_model(code))
+    session = await world.at_rest(scripted_model(code))
     tools = Tools.of(session, world)
     await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
     before = await files(world, session)
@@ -360,14 +361,14 @@ async def test_a_correction_waits_with_its_diff_and_is_written_as_it_was_shown(w
     rules = [
         {"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}},
     ]
-    session = await executing(world, studio_model(code), {"mode": "auto", "rules": rules})
+    session = await executing(world, scripted_model(code), {"mode": "auto", "rules": rules})
     first = await pending(world, session)
     assert first.payload["name"] == "render_preview" and "src/App.tsx" in str(first.payload["reason"])
     assert "-import './nowhere';\n+import './elsewhere';" in str(first.payload["shown"])
     assert (await files(world, session))["src/App.tsx"] == broken["src/App.tsx"].encode() and len(corrections) == 1
 
     await session.close()
-    again = await world.activate(session.session_id, world.model(studio_model(code)))
+    again = await world.activate(session.session_id, world.model(scripted_model(code)))
     assert await pending(world, again) == first
     await world.say(again, "approve", approvalId=first.id)
     second = await pending(world, again)
@@ -392,7 +393,7 @@ async def test_a_correction_in_a_file_that_nobody_named_waits_with_its_diff(worl
         return {"src/App.tsx": APP, "src/secret.ts": "export {};\n"}
 
     rules = [{"decision": "ask", "path": "src/secret*"}]
-    session = await executing(world, studio_model(code), {"mode": "auto", "rules": rules})
+    session = await executing(world, scripted_model(code), {"mode": "auto", "rules": rules})
     asked = await pending(world, session)
     assert asked.payload["name"] == "render_preview" and "+++ b/src/secret.ts" in str(asked.payload["shown"])
     assert "src/secret.ts" not in await files(world, session) and corrections[0]["targets"] == ["src/App.tsx"]
@@ -414,7 +415,7 @@ async def test_what_was_agreed_to_is_written_though_the_fault_is_told_in_other_w
         return {"src/App.tsx": APP}
 
     rules = [{"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}}]
-    session = await executing(world, studio_model(code), {"mode": "auto", "rules": rules})
+    session = await executing(world, scripted_model(code), {"mode": "auto", "rules": rules})
     asked = await pending(world, session)
     await session.project.use(lambda sandbox: sandbox.write_files({"src/App.tsx": b"\n\nimport './nobody';\n"}))
     await world.say(session, "approve", approvalId=asked.id)
@@ -430,7 +431,7 @@ async def test_a_correction_that_is_refused_is_not_written_and_the_agents_read_w
         if request.get("tools") and (told := results(request, "render_preview")):
             heard.append(told[-1]["content"])
             return reply("They do not want it.")
-        return studio_model(lambda asked: {"src/App.tsx": APP} if asked.get("errors") else broken)(request)
+        return scripted_model(lambda asked: {"src/App.tsx": APP} if asked.get("errors") else broken)(request)
 
     rules = [{"decision": "ask", "tool": "generate_code", "arguments": {"task": "modify_existing"}}]
     session = await executing(world, respond, {"mode": "auto", "rules": rules})
@@ -457,7 +458,7 @@ async def test_a_later_correction_that_is_refused_names_what_an_earlier_one_chan
         if request.get("tools") and (told := results(request, "render_preview")):
             heard.append(told[-1]["content"])
             return reply("They do not want it.")
-        return studio_model(code)(request)
+        return scripted_model(code)(request)
 
     session = await executing(world, respond, {"mode": "auto", "rules": [{"decision": "ask", "path": "src/secret*"}]})
     asked = await pending(world, session)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, PROJECT, studio_model
+from tests.actors.script import APP, PROJECT, scripted_model
 from tests.agent.long_session import cached_share
 from tests.llm.server import Answer
 
@@ -48,7 +48,7 @@ def scene(number: str, words: str) -> str:
 
 async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache(world: SessionWorld) -> None:
     author, whole = Author(), list[bool]()
-    script = studio_model(author, scenes=SCENES)
+    script = scripted_model(author, scenes=SCENES)
 
     def respond(request: dict[str, Any]) -> Answer:
         if request.get("tools"):

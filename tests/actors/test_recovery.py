@@ -25,7 +25,7 @@ from koda_ray.state.records import Batch
 from tests import leaks
 from tests.actors.conftest import SessionWorld
 from tests.actors.saver import AWAKE, RESTS
-from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.actors.script import APP, GOOD_FILES, good_code, scripted_model
 from tests.barriers import held_file, until_waiting
 from tests.llm.server import Say, reply
 from tests.state import records
@@ -62,7 +62,7 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
             self.cut = True
 
         async def create(self, *, sandbox_id: str, session_id: str, user_id: str, image: str | None = None) -> Sandbox:
-            made = await studio_sandboxes.create(
+            made = await own_sandboxes.create(
                 sandbox_id=sandbox_id, session_id=session_id, user_id=user_id, image=image
             )
             if self.cut:
@@ -70,9 +70,9 @@ async def test_a_sandbox_whose_restore_was_cut_off_is_never_taken_for_the_projec
                 raise asyncio.CancelledError
             return made
 
-    studio_sandboxes = world.sandboxes
+    own_sandboxes = world.sandboxes
     world.sandboxes = CutOff()
-    again = await world.activate(session.session_id, world.model(studio_model()))
+    again = await world.activate(session.session_id, world.model(scripted_model()))
     with pytest.raises(asyncio.CancelledError):
         await again.project.sandbox()
     assert again.state.sandbox_status == "creating"
@@ -154,7 +154,7 @@ async def test_cancelling_a_render_at_once_leaves_the_session_alive(world: Sessi
 
 
 async def test_a_heartbeat_outlives_a_database_that_is_away(world: SessionWorld) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), lease_s=0.3)
+    session = await world.activate(await world.row(), world.model(scripted_model()), lease_s=0.3)
     await world.until(session, "plan")
     usual, failures = world.store.commit, 3
 
@@ -189,7 +189,7 @@ async def test_work_that_cannot_even_record_its_failure_waits_between_tries(worl
         return await usual(session_id, epoch, batch)
 
     world.store.commit = commit  # type: ignore[method-assign]
-    session = await world.activate(session_id, world.model(studio_model()))
+    session = await world.activate(session_id, world.model(scripted_model()))
     async with asyncio.timeout(60):
         while len(tries) < 3:
             await asyncio.sleep(0.02)
@@ -208,7 +208,7 @@ async def test_a_file_that_a_correction_adds_is_known_from_then_on(world: Sessio
             return {"src/components/dot.ts": "export const dot = 1;\n"}
         return {**GOOD_FILES, "src/App.tsx": broken} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await world.open("a dot", studio_model(code))
+    session = await world.open("a dot", scripted_model(code))
     await accepted(world, session)
     state = await world.until(session, "preview")
     assert state.execution is not None and "src/components/dot.ts" in state.execution.files
@@ -221,7 +221,7 @@ async def test_a_file_that_a_command_removed_does_not_stop_the_generator(world: 
         shown.append(set(request["files"]))
         return {"src/App.tsx": APP}
 
-    session = await world.at_rest(studio_model(code))
+    session = await world.at_rest(scripted_model(code))
     await write(session, {**GOOD_FILES, "src/components/Note.tsx": "export {};"})
     sandbox = await session.project.sandbox()
     await sandbox.remove("src/components/Note.tsx")
@@ -234,7 +234,7 @@ async def test_a_sandbox_left_by_a_dead_process_is_saved_before_it_is_destroyed(
     await write(dead, GOOD_FILES)
     left = await dead.project.sandbox()
     await left.write_files({"src/theatre/state.json": b'{"edited": "after the last checkpoint"}'})
-    heir = await world.activate(dead.session_id, world.model(studio_model()))
+    heir = await world.activate(dead.session_id, world.model(scripted_model()))
     await heir.close()
     assert await world.sandboxes.list() == []
     pointer = await world.store.latest_checkpoint(heir.session_id)
@@ -286,7 +286,7 @@ async def test_a_lost_sandbox_comes_back_with_all_that_a_disk_knows_of_files(wor
     await session.project.save("heartbeat")
     await again.run(("rmdir", "src/空/b"))
     await session.close()
-    heir = await world.activate(session.session_id, world.model(studio_model()))
+    heir = await world.activate(session.session_id, world.model(scripted_model()))
     assert await everything(heir) == (files, {"public/noise.bin": 0o400}, ("src/空",))
 
 
@@ -382,7 +382,7 @@ async def test_who_was_stopped_before_it_ends_its_sandbox_ends_nothing_that_anot
                 life.stdin.write(f"{RESTS}\n".encode())
                 await until_waiting(life.pid)
             life.send_signal(signal.SIGSTOP)
-        heir = await world.activate(session_id, world.model(studio_model()))
+        heir = await world.activate(session_id, world.model(scripted_model()))
         sandbox = await heir.project.sandbox()
         assert heir.core.epoch > epoch and b"export" in await sandbox.read_file("src/one.ts")
         await sandbox.write_files({"src/late.ts": b"export const late = 1;"})
@@ -475,7 +475,7 @@ async def test_a_process_that_each_save_kills_saves_once_in_each_life_after_a_wh
         assert len([*cut_off.glob("*")]) > count, "each left what it was writing"
     await nothing_runs(running)
 
-    heir = await world.activate(session_id, world.model(studio_model()), lease_s=0.15)
+    heir = await world.activate(session_id, world.model(scripted_model()), lease_s=0.15)
     sandbox = await heir.project.sandbox()
     written = {path: await sandbox.read_file(path) for path in lives}
     await renewed_often(world, session_id, lambda: heir.closed)

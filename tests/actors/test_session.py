@@ -19,14 +19,14 @@ from koda_ray.budgets import Amounts
 from koda_ray.commands import Fail
 from koda_ray.errors import Conflict, EncodeFailed, InvalidInput, InvalidTransition, NotFound
 from koda_ray.render.local import LocalExecutor
+from koda_ray.roles.offline import OfflineDirector
 from koda_ray.state import checkpoint
 from koda_ray.state.keys import report_key
 from koda_ray.state.records import AssetRecord, Batch
 from koda_ray.state.storage import Storage
-from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import new_id, now
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, good_code, studio_model
+from tests.actors.script import APP, GOOD_FILES, good_code, scripted_model
 from tests.commands import submit
 from tests.llm.server import Answer, Reply
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
 
 @pytest.mark.full
 async def test_a_prompt_becomes_a_video_by_way_of_question_plan_and_preview(world: SessionWorld) -> None:
-    session = await world.open("a dot crosses", studio_model(asks=True))
+    session = await world.open("a dot crosses", scripted_model(asks=True))
     asked = await world.until(session, "question")
     assert asked.question is not None and [o.id for o in asked.question.options] == ["playful", "smooth"]
     await world.say(session, "answer", optionId="smooth")
@@ -86,7 +86,7 @@ async def test_a_change_touches_only_its_file_and_always_renders_again(world: Se
         manifest = await checkpoint.load(world.storage, pointer.manifest_key)
         return {path: await checkpoint.read_file(world.storage, manifest, path) for path in manifest.files}
 
-    session = await world.open("a dot", studio_model(code))
+    session = await world.open("a dot", scripted_model(code))
     await world.to_preview(session)
     before, first = session.state.preview, await files()
     told = len(await world.events(session, "file_written"))
@@ -133,7 +133,7 @@ async def test_a_plan_that_a_person_edits_is_what_is_asked_about_heard_and_made(
 
 
 async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(world: SessionWorld) -> None:
-    usual, hung = studio_model(), False
+    usual, hung = scripted_model(), False
 
     def respond(request: dict[str, Any]) -> Answer:
         nonlocal hung
@@ -159,7 +159,7 @@ async def test_cancel_stops_the_work_and_accepting_again_takes_it_up(world: Sess
 
 @pytest.mark.full
 async def test_words_during_the_work_are_taken_in_before_it_ends(world: SessionWorld) -> None:
-    session = await world.open("a dot", studio_model(pause_s=0.05))
+    session = await world.open("a dot", scripted_model(pause_s=0.05))
     await world.until(session, "plan")
     await world.say(session, "accept")
     await world.event(session, "file_written")
@@ -217,7 +217,7 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(world: 
     assert await world.sandboxes.list() == []
     row = await world.store.get_session(session.session_id)
     assert (row.status, row.lease_until) == ("suspended", None)
-    again = await world.activate(session.session_id, world.model(studio_model()))
+    again = await world.activate(session.session_id, world.model(scripted_model()))
     await world.say(again, "message", text="make it red")
     await world.until(again, "preview")
     assert again.state.sandbox_id not in (None, sandbox_id)
@@ -228,7 +228,7 @@ async def test_an_idle_session_is_put_away_and_comes_back_with_its_files(world: 
 
 @pytest.mark.full
 async def test_a_sandbox_that_dies_during_the_work_is_replaced_with_nothing_lost(world: SessionWorld) -> None:
-    session = await world.open("a dot", studio_model(scenes=3, pause_s=0.03))
+    session = await world.open("a dot", scripted_model(scenes=3, pause_s=0.03))
     await world.until(session, "plan")
     await world.say(session, "accept")
     await world.event(session, "file_written", 3)
@@ -245,7 +245,7 @@ async def test_generated_code_cannot_replace_the_template(world: SessionWorld) -
     def code(request: dict[str, Any]) -> dict[str, str]:
         return {"src/koda/contract.ts": "export {}"} if request["task"] == "initial_setup" else good_code(request)
 
-    session = await world.open("a dot", studio_model(code))
+    session = await world.open("a dot", scripted_model(code))
     await world.until(session, "plan")
     await world.say(session, "accept")
     asked = await world.until(session, "question", "preview")  # the same file again and again: how to go on
@@ -255,7 +255,7 @@ async def test_generated_code_cannot_replace_the_template(world: SessionWorld) -
 
 
 async def test_a_stream_that_breaks_half_way_is_asked_again(world: SessionWorld) -> None:
-    usual, breaks = studio_model(), {"orchestrator": 1, "code": 1}
+    usual, breaks = scripted_model(), {"orchestrator": 1, "code": 1}
 
     def respond(request: dict[str, Any]) -> Answer:
         answer = usual(request)
@@ -320,7 +320,7 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(world: Ses
         app = APP.replace("<div style", picture + "\n        <div style")
         return {**GOOD_FILES, "src/App.tsx": app}
 
-    session = await world.activate(session_id, world.model(studio_model(code)))
+    session = await world.activate(session_id, world.model(scripted_model(code)))
     await world.to_preview(session)
     assert shown == [f"public/assets/{asset.id}.png"]
     sandbox = await session.project.sandbox()
@@ -336,7 +336,7 @@ async def test_an_uploaded_picture_is_in_the_project_and_in_the_video(world: Ses
 
 @pytest.mark.full
 async def test_work_is_saved_at_each_of_its_triggers(world: SessionWorld) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), heartbeat_s=0.2, lease_s=0.6)
+    session = await world.activate(await world.row(), world.model(scripted_model()), heartbeat_s=0.2, lease_s=0.6)
 
     async def saved(trigger: str) -> dict[str, Any]:
         """Wait until a trigger has been told once more than before; its event says in which checkpoint all is."""
@@ -367,7 +367,7 @@ async def test_work_is_saved_at_each_of_its_triggers(world: SessionWorld) -> Non
     assert "preview" in order[: order.index("preview_ready")], order
     await saved("preview")
 
-    # 3: an edit in the live preview's Studio changes the file behind the agents' back
+    # 3: an edit in the live preview's editor changes the file behind the agents' back
     sandbox = await session.project.sandbox()
     edited = b'{"sheetsById": {"Main": {}}, "definitionVersion": "0.4.0", "revisionHistory": ["edited"]}'
     await sandbox.write_files({"src/theatre/state.json": edited})
@@ -378,7 +378,7 @@ async def test_work_is_saved_at_each_of_its_triggers(world: SessionWorld) -> Non
     assert pointer is not None and pointer.trigger == "heartbeat"
 
     # from here on, in a process that takes over, no heartbeat comes between a write and the trigger that is looked at
-    session = await world.activate(session.session_id, world.model(studio_model()))
+    session = await world.activate(session.session_id, world.model(scripted_model()))
     assert (await session.project.sandbox()).id == sandbox.id
     # 6
     await session.watch(1)
@@ -497,7 +497,7 @@ async def test_a_preview_that_fails_at_its_size_is_tried_again_at_lower_quality(
 
 
 async def test_a_session_that_nobody_uses_ends_by_itself(world: SessionWorld) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), idle_timeout_s=0.3, lease_s=0.3)
+    session = await world.activate(await world.row(), world.model(scripted_model()), idle_timeout_s=0.3, lease_s=0.3)
     await session.watch(1)  # while it still owes work
     await world.until(session, "plan")
     # each heartbeat looks whether anybody needs the session, and writes a new lease first: these span the idle time
@@ -521,7 +521,7 @@ async def test_full_storage_ends_in_an_error_that_says_so_and_loses_nothing(
     world.storage = Storage(str(small_disk))
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * (3 << 20))
-    session = await world.activate(session_id, world.model(studio_model()))
+    session = await world.activate(session_id, world.model(scripted_model()))
     await world.until(session, "plan")
     await world.say(session, "accept")
     failed = await world.until(session, "error")

@@ -25,7 +25,7 @@ from koda_ray.state.charges import Accrue, ChargeRecord, Reserve, Settle
 from koda_ray.state.records import Batch, JobRecord
 from koda_ray.types import Budget, NodeState, new_id, now
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import GOOD_FILES, studio_model
+from tests.actors.script import GOOD_FILES, scripted_model
 from tests.books import Ledger, check_sums
 from tests.llm.server import reply
 
@@ -56,7 +56,7 @@ async def answered(world: SessionWorld, session: Session, *, while_paused: Calla
 
 @pytest.mark.full
 async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person_says_so(world: SessionWorld) -> None:
-    provider = world.model(studio_model())
+    provider = world.model(scripted_model())
     session = await world.activate(await world.row(), provider, budget_cost_usd=0.055, budget_warn_at=0.05)
     paused: list[NodeState] = []
     times = await answered(world, session, while_paused=paused.append)
@@ -97,7 +97,7 @@ async def test_a_session_is_stopped_by_its_budget_asks_and_goes_on_when_a_person
 
 
 async def test_a_person_who_wants_no_more_is_back_where_they_can_act(world: SessionWorld) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), budget_tokens=100)
+    session = await world.activate(await world.row(), world.model(scripted_model()), budget_tokens=100)
     paused = await world.until(session, "question")
     assert paused.paused is not None and paused.paused.resource == "tokens"
     with pytest.raises(InvalidInput, match="more, stop"):
@@ -117,14 +117,14 @@ async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_b
     settle = Settle(id="old", spent=Amounts(tokens=5_000), bounds=Purse(None).bounds)
     await world.store.activate(row, host="x", lease_until=now() + timedelta(seconds=1))
     await world.store.commit(row, 1, Batch(charges=[settle]))
-    session = await world.activate(await world.row(), world.model(studio_model()), user_budget_tokens=5_000)
+    session = await world.activate(await world.row(), world.model(scripted_model()), user_budget_tokens=5_000)
     paused = await world.until(session, "question")
     assert paused.paused is not None and paused.paused.account == month() and paused.paused.raise_to is None
     assert paused.question is not None and [o.id for o in paused.question.options] == ["again", "stop"]
     await world.say(session, "answer", optionId="again")
     assert (await world.until(session, "question")).budget is None
     await session.close()  # whoever runs the server raises it
-    session = await world.activate(session.session_id, world.model(studio_model()), user_budget_tokens=10**9)
+    session = await world.activate(session.session_id, world.model(scripted_model()), user_budget_tokens=10**9)
     await world.say(session, "answer", optionId="again")
     await world.until(session, "plan")
 
@@ -132,7 +132,7 @@ async def test_a_users_month_bounds_all_of_their_sessions_and_nobody_raises_it_b
 @pytest.mark.full
 async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stays(world: SessionWorld) -> None:
     session = await world.activate(
-        await world.row(), world.model(studio_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
+        await world.row(), world.model(scripted_model()), budget_render_minutes=0.001, budget_sandbox_minutes=60
     )
     times = await answered(world, session, while_paused=lambda state: None)
     assert times >= 1
@@ -150,7 +150,7 @@ async def test_render_time_that_is_used_up_pauses_a_render_and_what_is_done_stay
 
 @pytest.mark.full
 async def test_a_paused_render_that_nobody_wants_any_more_is_settled(world: SessionWorld) -> None:
-    session = await world.activate(await world.row(), world.model(studio_model()), budget_sandbox_minutes=60)
+    session = await world.activate(await world.row(), world.model(scripted_model()), budget_sandbox_minutes=60)
     await world.until(session, "plan")
     await world.say(session, "accept")
     await world.until(session, "preview")
@@ -225,7 +225,7 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
 async def test_sandbox_time_is_charged_while_it_passes_and_ends_an_idle_sandbox(world: SessionWorld) -> None:
     session = await world.activate(
         await world.row(phase="executing", owes=None, execution={}, plan_accepted=True),
-        world.model(studio_model()),
+        world.model(scripted_model()),
         budget_sandbox_minutes=1.03,
         lease_s=0.6,
     )
@@ -269,7 +269,7 @@ async def test_what_a_dead_process_held_for_a_model_is_free_again(world: Session
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
     (held,) = [c.id for c in await charges(world, session, "model") if c.status == "reserved"]
-    other = await world.activate(session.session_id, world.model(studio_model()), budget_tokens=10**6)
+    other = await world.activate(session.session_id, world.model(scripted_model()), budget_tokens=10**6)
     found = {c.id: (c.status, c.reason) for c in await charges(world, other, "model")}
     assert found[held] == ("refunded", "its process ended")
     await world.until(other, "plan")

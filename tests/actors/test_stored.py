@@ -9,7 +9,7 @@ import pytest
 from koda_ray.actors.session import Session
 from koda_ray.state.records import AssetRecord
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.state import records
 
 
@@ -29,7 +29,7 @@ async def paused(world: SessionWorld, session: Session) -> None:
 
 async def test_agents_ask_before_they_begin_what_could_not_be_stored(world: SessionWorld) -> None:
     asset = await filled(world)
-    session = await world.activate(await world.row(), world.model(studio_model()), user_stored_mb=1)
+    session = await world.activate(await world.row(), world.model(scripted_model()), user_stored_mb=1)
     await paused(world, session)
     await world.say(session, "answer", optionId="again")
     await paused(world, session)
@@ -42,7 +42,7 @@ async def test_agents_ask_before_they_begin_what_could_not_be_stored(world: Sess
 @pytest.mark.sandbox
 async def test_what_is_there_is_saved_when_the_sandbox_ends_and_not_before(world: SessionWorld) -> None:
     row = await world.row(phase="executing", owes=None, execution={}, plan_accepted=True)
-    session = await world.activate(row, world.model(studio_model()), user_stored_mb=1)
+    session = await world.activate(row, world.model(scripted_model()), user_stored_mb=1)
     sandbox = await session.project.sandbox()
     await session.project.save("files")
     stored = await world.store.stored_bytes("local")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import state_of, studio_model
+from tests.actors.script import scripted_model, state_of
 from tests.llm.server import Answer, call, texts
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.browser]
@@ -23,7 +23,7 @@ async def test_agents_in_a_circle_ask_and_go_on_from_what_the_person_says(world:
         if stuck and not any("leave the notes" in words for words in texts(request)):
             asked += 1
             return call("sandbox_read_file", {"path": "src/notes.md"})
-        return studio_model()(request)
+        return scripted_model()(request)
 
     session = await world.open(respond=respond)
     await world.until(session, "plan")

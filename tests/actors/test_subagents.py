@@ -13,7 +13,7 @@ import pytest
 from koda_ray.actors.session import Session
 from koda_ray.agent.delegation import Subagent, subagents_among
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.agent.crew import is_subagent, spawn
 from tests.llm.server import Answer, Call, reply, results
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.sandbox]
 
 def reviewing(reviewer: Callable[[Json], Answer], *, waits: bool = True) -> Callable[[Json], Answer]:
     """Have the scripted orchestrator ask a subagent before it makes its list, and then go on as usual."""
-    usual = studio_model()
+    usual = scripted_model()
 
     def respond(request: Json) -> Answer:
         if is_subagent(request):
@@ -104,7 +104,7 @@ async def test_what_is_said_reaches_agents_that_only_wait_for_a_subagent(world: 
         if is_subagent(request):
             return reply("...", hang=True)
         if '"planAccepted": true' not in request["messages"][-1]["content"][-1]["text"]:
-            return studio_model()(request)
+            return scripted_model()(request)
         asked.append(request)
         return reply("I wait for it.") if results(request, "subagent_spawn") else spawn("reviewer", "Look", [])
 
@@ -148,7 +148,7 @@ async def test_a_session_that_comes_back_goes_on_with_the_subagent_that_it_had(w
 
 async def test_a_subagent_that_may_not_ask_now_asks_once_its_parent_goes_on(world: SessionWorld) -> None:
     gate = threading.Event()
-    usual = studio_model()
+    usual = scripted_model()
 
     def respond(request: Json) -> Answer:
         if is_subagent(request):

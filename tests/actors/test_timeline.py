@@ -18,13 +18,13 @@ from koda_ray.actors.session import Session
 from koda_ray.actors.timeline import fork_session
 from koda_ray.agent.messages import from_records, repair, tool_results, tool_uses
 from koda_ray.errors import InvalidInput, NotFound
+from koda_ray.roles.offline import OfflineDirector
 from koda_ray.state import checkpoint
 from koda_ray.state.past import UNDO
 from koda_ray.state.records import MessageRecord, SessionRecord, ToolCallRecord
-from koda_ray.studio.offline import OfflineDirector
 from koda_ray.types import NodeState, new_id
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.commands import submit
 
 pytestmark = [pytest.mark.full, pytest.mark.sandbox, pytest.mark.browser]
@@ -214,7 +214,7 @@ async def test_a_session_goes_to_its_versions_also_to_one_that_it_left(world: Se
 
 async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(world: SessionWorld) -> None:
     store = world.store
-    session = await world.open("a dot", studio_model(pause_s=0.05, scenes=3))
+    session = await world.open("a dot", scripted_model(pause_s=0.05, scenes=3))
     await world.until(session, "plan")
     at_plan = (await store.messages(session.session_id))[-1]
     await world.say(session, "accept")
@@ -236,7 +236,7 @@ async def test_going_back_stops_what_is_under_way_and_waits_for_a_person(world: 
 
 
 async def test_what_cannot_be_gone_back_to_is_refused_and_stops_nothing(world: SessionWorld) -> None:
-    session = await world.open("a dot", studio_model(pause_s=0.05))
+    session = await world.open("a dot", scripted_model(pause_s=0.05))
     await world.until(session, "plan")
     await world.say(session, "accept")
     for body, refusal in (
@@ -283,7 +283,7 @@ async def test_going_back_and_going_another_way_keep_modes_and_empty_folders(wor
     assert await kinds(session) == ({}, ("src/later",))
 
     fork_id = await fork_session(world.store, session.session_id, user_id="local", point=point.id, key=new_id("cmd"))
-    fork = await world.activate(fork_id, world.model(studio_model()))
+    fork = await world.activate(fork_id, world.model(scripted_model()))
     assert await kinds(fork) == then
     await world.say(session, "rewind", to=point.id)
     assert await kinds(session) == then
@@ -311,7 +311,7 @@ async def test_killed_on_the_way_back_a_session_gets_there_when_it_is_woken(worl
         happened.append(bool(heads))
         assert heads or status != 0
         assert bool(await world.store.inbox(session_id)) == (not heads), "it waits until it has happened"
-        session = await world.activate(session_id, world.model(studio_model()))
+        session = await world.activate(session_id, world.model(scripted_model()))
         assert await world.store.inbox(session_id) == []
         files = await in_sandbox(session)
         assert files["src/App.tsx"] == b"// 1"

@@ -19,11 +19,11 @@ from koda_ray.actors.timeline import fork_session
 from koda_ray.commands import Say
 from koda_ray.errors import Conflict, InvalidTransition
 from koda_ray.events import Envelope
+from koda_ray.roles.orchestrator import request_context, session_block, state_block
 from koda_ray.state.records import Batch, CommandRecord
-from koda_ray.studio.orchestrator import request_context, session_block, state_block
 from koda_ray.types import Plan, Question, Scene, new_id
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.actors.test_intake import said
 from tests.commands import submit
 from tests.llm.server import Answer, Call, Json, reply
@@ -41,7 +41,7 @@ class Held:
         if len(self.asked) == 1:
             self.goes_on.wait(60)
             return reply(Call("set_thinking", {"message": "Looking"}))
-        return studio_model()(request)
+        return scripted_model()(request)
 
     def heard(self, words: str) -> bool:
         return any(words in each for each in self.asked)
@@ -282,7 +282,7 @@ async def test_a_change_is_taken_back_alone_and_so_is_what_leaves_the_rest_as_it
     await said(world, row, "cancel")
     await said(world, row, "message", text="a dog")
     await said(world, row, "takeback", id=cat.id)
-    again = await world.activate(row, world.model(studio_model()))
+    again = await world.activate(row, world.model(scripted_model()))
     assert again.state.prompt == "a dog"
 
 

@@ -7,7 +7,7 @@ import pytest
 from koda_ray.actors.warmup import NEAR_S, is_preview_near
 from koda_ray.types import NodeState, TodoStatus
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import GOOD_FILES, plan_of, studio_model
+from tests.actors.script import GOOD_FILES, plan_of, scripted_model
 
 AHEAD: tuple[TodoStatus, ...] = ("active", "pending", "pending", "pending")
 
@@ -48,7 +48,7 @@ async def test_who_renders_is_made_ready_as_soon_as_the_last_files_are_written(
     monkeypatch.setattr(world.executor, "prepare", prepare)
     work = execution(*status)
     row = await world.row(phase="executing", owes=None, execution=work, plan_accepted=True, plan=plan_of())
-    session = await world.activate(row, world.model(studio_model()))
+    session = await world.activate(row, world.model(scripted_model()))
     batch = await session.workbench.keep(GOOD_FILES)
     assert asked == ["made ready"] * made_ready  # before they were told of
     await session.core.commit(batch)
@@ -68,6 +68,6 @@ async def test_a_quick_code_generator_finds_those_who_render_ready(
 
     monkeypatch.setattr(world.executor, "prepare", prepare)
     row = await world.row(phase="executing", owes="execute", execution={}, plan_accepted=True, plan=plan_of())
-    session = await world.activate(row, world.model(studio_model()))
+    session = await world.activate(row, world.model(scripted_model()))
     await world.until(session, "preview")
     assert began[0] == 0

@@ -45,6 +45,16 @@ async def test_a_part_that_failed_is_measured_again(tmp_path: Path) -> None:
     assert await PartsKept(file, resume=True, total=1).part("lost", lost) == {"lost": 0}
 
 
+async def test_a_part_is_measured_again_where_that_is_asked_for(tmp_path: Path) -> None:
+    file, slow = tmp_path / "figures.json", Measured({"ms": 9}, {"ms": 4})
+    first = PartsKept(file, resume=False, total=2)
+    assert [await first.part("fast", Measured(1)), await first.part("slow", slow)] == [1, {"ms": 9}]
+    again = PartsKept(file, resume=True, total=2, again=["slow"])
+    assert [await again.part("fast", Measured()), await again.part("slow", slow)] == [1, {"ms": 4}]
+    with pytest.raises(SystemExit, match="no part 'fats' was measured before; there are: fast, slow"):
+        PartsKept(file, resume=True, total=2, again=["fats"])
+
+
 async def test_which_part_is_under_way_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
     await PartsKept(file, resume=False, total=2).part("first", Measured(1))

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from koda_ray.studio.orchestrator import instructions
+from koda_ray.roles.orchestrator import instructions
 from tests.actors.script import files_answer, wanted_of
 from tests.cassettes.cassette import HERE, CassetteTurn, differences
 from tests.llm.server import Answer, Call, Json, Say, reply

@@ -55,7 +55,8 @@ from tests.cluster.machines import (
     reach,
     start,
 )  # fmt: skip
-from tests.cluster.work import USER, World, at_work, comes_true, janitor_answers
+from tests.cluster.tables import tables
+from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
 from tests.state import records
 
@@ -427,25 +428,30 @@ async def main(loss: str, times: str = "1") -> None:
         await store.ensure_user(USER)
         await store.ensure_project(f"prj-{USER}", USER, USER)
         world = World(settings, store)
-        match loss:
-            case "link":
-                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=True)
-            case "machine":
-                seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=False)
-            case "spot":
-                seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
-            case "head":
-                seen = await lose_head(world, head, int(times))
-            case "database" | "bucket":
-                kept = server if loss == "database" else bucket
-                crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))
-                seen = await lose_for_a_while(world, crash, start_again, int(times))
-            case "process":
-                seen = await kill_processes(world, int(times))
-            case _ if loss in WORN:
-                seen = await WORN[loss].lose(world, first, env)
-            case _:
-                raise SystemExit(f"no loss: {loss}")
+        try:
+            match loss:
+                case "link":
+                    seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=True)
+                case "machine":
+                    seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=False)
+                case "spot":
+                    seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
+                case "head":
+                    seen = await lose_head(world, head, int(times))
+                case "database" | "bucket":
+                    kept = server if loss == "database" else bucket
+                    crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))
+                    seen = await lose_for_a_while(world, crash, start_again, int(times))
+                case "process":
+                    seen = await kill_processes(world, int(times))
+                case _ if loss in WORN:
+                    seen = await WORN[loss].lose(world, first, env)
+                case _:
+                    raise SystemExit(f"no loss: {loss}")
+        except NotInTimeError as error:
+            sys.stderr.write(f"{await tables(store, world.sessions)}\n{error}\n")
+            sys.stderr.flush()
+            os._exit(1)
         sys.stdout.write(json.dumps(seen) + "\n")
         sys.stdout.flush()
         os._exit(0)  # and all that it started with it

@@ -27,7 +27,7 @@ from koda_ray.render.protocol import Captured, UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.serve import ray_folder
-from koda_ray.wire import PageRender
+from koda_ray.wire import PageOptions
 from tests.serve.world import free_port
 
 CLUSTER = REPO_ROOT / "cluster"
@@ -184,7 +184,7 @@ async def test_every_expression_gives_a_series_after_a_render(
     try:
         url = await asyncio.to_thread(own.start)
         async with KodaClient(url) as client, httpx.AsyncClient(base_url=prometheus, trust_env=False) as asked:
-            options = PageRender(duration=1.0, width=160, height=90, fps=10)
+            options = PageOptions(duration=1.0, width=160, height=90, fps=10)
             made = await client.render_page(tmp_path / "page", options)
             session = await client.create("Create a bouncing ball animation", key="once")
             events = [event async for event in client.follow_page_render(made.id)]

@@ -41,12 +41,16 @@ MODES = ("auto", "ask")
 _IN_TIME_S = 240.0
 
 
+class NotInTimeError(Exception):
+    """What should have come true has not. No `SystemExit`: a loop ends at once with that, and nobody can say more."""
+
+
 async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
     """Wait until something is so; return how long that took, in seconds."""
     began = time.monotonic()
     while not await what():
         if time.monotonic() - began > within_s:
-            raise SystemExit(f"not in time: {why}")
+            raise NotInTimeError(f"not in time: {why}")
         await asyncio.sleep(0.1)
     return time.monotonic() - began
 
@@ -64,6 +68,11 @@ class World:
 
     async def _sandboxes(self) -> SandboxProvider:
         return sandbox_provider(self.settings, deployment=await self.store.deployment())
+
+    @property
+    def sessions(self) -> list[str]:
+        """Those to whom something was said."""
+        return [*self._said]
 
     async def session(self) -> str:
         """Make a session that is awake."""

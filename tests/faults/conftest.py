@@ -32,7 +32,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState
 from tests import leaks
-from tests.actors.script import APP, studio_model
+from tests.actors.script import APP, scripted_model
 from tests.faults import deadly
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 from tests.serve.world import free_port
@@ -57,7 +57,7 @@ class Rig:
             **{deadly.FOLDER: str(self.deadly)},
             **settings,
         )
-        self.respond: Callable[[dict[str, Any]], Answer] = studio_model()
+        self.respond: Callable[[dict[str, Any]], Answer] = scripted_model()
         self.storage = Storage(str(self.server.data / "storage"))
         self._seen: dict[str, int] = {}
         self._killed: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Rig:
             await self.start()
         for session in (await self.client.sessions()).sessions:
             await self.client.delete(session.id)
-        self.respond = studio_model()
+        self.respond = scripted_model()
 
     async def close(self) -> None:
         await self.stop()

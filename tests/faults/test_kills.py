@@ -15,7 +15,7 @@ import pytest
 from koda_ray.state import checkpoint
 from koda_ray.types import RenderOptions, SessionPermissions
 from koda_ray.wire import ApprovalView
-from tests.actors.script import state_of, studio_model
+from tests.actors.script import scripted_model, state_of
 from tests.faults.conftest import Rig
 from tests.llm.server import Answer, ApiError, Call, reply
 
@@ -28,7 +28,7 @@ pytestmark = [
 
 
 async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig) -> None:
-    rig.respond = studio_model(asks=True, pause_s=0.1, scenes=2)
+    rig.respond = scripted_model(asks=True, pause_s=0.1, scenes=2)
     session_id = (await rig.client.create("a dot crosses")).session_id
     await rig.event(session_id, lambda e: e.type == "activated")
     epochs = [await rig.kill_session(session_id)]  # idle, owing an analysis
@@ -67,7 +67,7 @@ async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig
     epoch = await rig.kill_session(session_id)  # an error waits to be retried
     row = await rig.activated(session_id, after=epoch)
     assert (row.state.error, row.state.owes) == (failed.error, None)
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     await rig.client.retry(session_id)
     state = await rig.rests(session_id, "preview")
     assert state.error is None and state.feedback == ("make it red",)
@@ -78,7 +78,7 @@ async def test_the_session_is_killed_in_every_phase_and_the_job_goes_on(rig: Rig
 
 
 async def test_killed_between_what_each_tool_did_and_its_outcome_it_is_done_once(rig: Rig) -> None:
-    usual = studio_model()
+    usual = scripted_model()
     looked = ("send_message", "sandbox_list_files", "sandbox_read_file", "sandbox_start_preview", "sandbox_screenshot")
     given: dict[str, dict[str, Any]] = {
         "sandbox_run_command": {"command": "echo once >> public/once.txt"},
@@ -118,7 +118,7 @@ async def test_killed_between_what_each_tool_did_and_its_outcome_it_is_done_once
 
 
 async def test_killed_between_a_preview_and_the_words_to_it_the_words_are_said_once(rig: Rig) -> None:
-    usual, asked, release = studio_model(), threading.Event(), threading.Event()
+    usual, asked, release = scripted_model(), threading.Event(), threading.Event()
     words = "Here is your preview."
 
     def respond(request: dict[str, Any]) -> Answer:
@@ -145,7 +145,7 @@ async def test_killed_between_a_preview_and_the_words_to_it_the_words_are_said_o
 
 
 async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
-    rig.respond = studio_model(duration=6.0)
+    rig.respond = scripted_model(duration=6.0)
     session_id = (await rig.client.create("a dot crosses, smooth")).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
@@ -166,7 +166,7 @@ async def test_a_killed_chunk_task_costs_only_its_own_unit(rig: Rig) -> None:
 
 
 async def test_a_server_that_is_killed_whole_takes_its_work_up_when_it_is_back(rig: Rig) -> None:
-    rig.respond = studio_model(pause_s=0.1)
+    rig.respond = scripted_model(pause_s=0.1)
     session_id = (await rig.client.create("a dot crosses, smooth")).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
@@ -179,7 +179,7 @@ async def test_a_server_that_is_killed_whole_takes_its_work_up_when_it_is_back(r
 
 async def test_what_only_a_sandbox_has_is_saved_though_nothing_is_owed(rig: Rig) -> None:
     """Nobody takes such a session up after the power cut: the janitor finds its sandbox, and has it saved first."""
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     session_id = (await rig.client.create("a dot crosses, smooth")).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
@@ -201,7 +201,7 @@ async def test_what_only_a_sandbox_has_is_saved_though_nothing_is_owed(rig: Rig)
 
 
 async def test_a_call_that_waits_for_a_person_outlives_the_process_that_asked(rig: Rig) -> None:
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     made = await rig.client.create("a dot crosses, smooth", permissions=SessionPermissions(mode="ask"))
     session_id = made.session_id
 

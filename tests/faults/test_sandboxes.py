@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from koda_ray.sandbox.record import Record
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.faults.conftest import Rig, until
 
 pytestmark = [
@@ -50,7 +50,7 @@ async def box_of(rig: Rig, session_id: str) -> Path:
 
 async def executing(rig: Rig) -> str:
     """Bring a session to where the set-up is written and its scenes are being written."""
-    rig.respond = studio_model(scenes=2, pause_s=0.1)
+    rig.respond = scripted_model(scenes=2, pause_s=0.1)
     session_id = (await rig.client.create("a dot crosses, smooth")).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)

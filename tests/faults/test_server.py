@@ -25,7 +25,7 @@ from koda_ray.render.programs import find_browser
 from koda_ray.serve import runfile
 from koda_ray.sse import SseDecoder
 from koda_ray.types import RenderOptions
-from tests.actors.script import studio_model
+from tests.actors.script import scripted_model
 from tests.faults.conftest import Rig, until
 from tests.serve.framed import framed
 
@@ -54,7 +54,7 @@ async def hang_up(url: str, path: str, key: str, after_s: float) -> None:
 
 
 async def test_whoever_hangs_up_stops_nothing_and_an_open_page_shows_what_is_written(rig: Rig) -> None:
-    rig.respond = studio_model(pause_s=0.01)
+    rig.respond = scripted_model(pause_s=0.01)
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     for after_s in (0, 0.005, 0.02, 0.05):
@@ -107,7 +107,7 @@ async def ended(task: asyncio.Task[object]) -> None:
 
 
 async def test_reading_wakes_nobody(rig: Rig) -> None:
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     before = await rig.asleep(session_id)
@@ -134,7 +134,7 @@ async def test_reading_wakes_nobody(rig: Rig) -> None:
 
 
 async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None:
-    rig.respond = studio_model(duration=20.0)
+    rig.respond = scripted_model(duration=20.0)
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
@@ -147,7 +147,7 @@ async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None
     rendering = session_id
     jobs = [job.id for job in await rig.store.list_jobs(session_id=rendering)]
 
-    rig.respond = studio_model(pause_s=0.2)
+    rig.respond = scripted_model(pause_s=0.2)
     writing = (await rig.client.create(PROMPT)).session_id
     await rig.rests(writing, "plan")
     await rig.client.accept(writing)
@@ -172,7 +172,7 @@ async def test_a_deletion_in_the_middle_of_work_leaves_nothing(rig: Rig) -> None
 
 
 async def test_a_deletion_that_is_undone_ends_the_work_in_good_order_and_it_goes_on(rig: Rig) -> None:
-    rig.respond = studio_model(pause_s=0.2)
+    rig.respond = scripted_model(pause_s=0.2)
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     await rig.client.accept(session_id)
@@ -188,14 +188,14 @@ async def test_a_deletion_that_is_undone_ends_the_work_in_good_order_and_it_goes
     assert await rig.store.latest_checkpoint(session_id) is not None
     await until(lambda: not list((rig.server.data / "sandboxes").glob("*/sbx_*")), "without a sandbox")
     assert session_id not in [each.id for each in (await rig.client.sessions()).sessions]
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     assert (await rig.client.restore(session_id)).state.owes == "execute"
     await rig.rests(session_id, "preview")
     await rig.client.delete(session_id)
 
 
 async def test_interrupting_the_command_line_leaves_the_job_to_the_server(rig: Rig, tmp_path: Path) -> None:
-    rig.respond = studio_model(pause_s=0.2)
+    rig.respond = scripted_model(pause_s=0.2)
     process = await asyncio.create_subprocess_exec(
         # interrupts are ignored in what a shell runs in the background, and so in its children
         "env", "--default-signal=INT", *KODA, "create", PROMPT, "--yes", "--plain", cwd=tmp_path,
@@ -231,7 +231,7 @@ async def numbers(url: str, session_id: str, count: int, last: str | None = None
 
 
 async def test_a_stream_goes_on_where_it_was_after_a_restart(rig: Rig) -> None:
-    rig.respond = studio_model()
+    rig.respond = scripted_model()
     session_id = (await rig.client.create(PROMPT)).session_id
     await rig.rests(session_id, "plan")
     first = await numbers(rig.server.url, session_id, 3)

@@ -60,7 +60,11 @@ from koda_ray.types import (
 )
 
 CODE = "export function Ball() {\n  return <mesh>{/* round */}</mesh>;\n}\n"
-VIDEO = {"preview": b"preview " * 1000, "final": bytes(range(256)) * 4096}
+VIDEO = {
+    "preview": b"preview " * 1000,
+    "final": bytes(range(256)) * 4096,
+    "thumbnail": b"\xff\xd8\xff\xe0 a picture",
+}
 
 __all__ = ["CODE", "VIDEO", "ScriptedDirectory"]
 
@@ -267,7 +271,7 @@ class ScriptedDirectory:
 
     async def put_video(self, row: SessionRecord, job_id: str, data: bytes, extension: str = "mp4") -> None:
         await self.storage.put(video_key(row.user_id, job_id, extension), data)
-        await self.storage.put(thumbnail_key(row.user_id, job_id), b"\xff\xd8\xff\xe0 a picture")
+        await self.storage.put(thumbnail_key(row.user_id, job_id), VIDEO["thumbnail"])
 
     async def checkpoint(self, session_id: str, files: Mapping[str, bytes]) -> None:
         async with self._lock:

@@ -16,7 +16,7 @@ from koda_ray.errors import Conflict, InvalidInput, NotFound
 from koda_ray.render.local import LocalExecutor
 from koda_ray.serve.batches import MADE_SURE
 from koda_ray.types import now
-from koda_ray.wire import MAX_BATCH_ROWS, PageRender
+from koda_ray.wire import MAX_BATCH_ROWS, PageOptions
 
 from .test_renders import KEYS, SMALL, zipped
 from .world import World, world
@@ -28,7 +28,7 @@ requestAnimationFrame(function step(t) {
     requestAnimationFrame(step)
 })
 </script><b>hello</b>"""
-OPTIONS = PageRender.model_validate({**SMALL, "duration": 0.5})
+OPTIONS = PageOptions.model_validate({**SMALL, "duration": 0.5})
 URL = "/v1/renders/batches"
 
 

@@ -225,7 +225,7 @@ async def test_a_page_to_a_video(api: Api, koda: World) -> None:
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("index.html", PAGE)
     buffer.seek(0)
-    options = models.PageRender(width=160, height=90, fps=10, duration=1.0, props={"name": "Ada"})
+    options = models.PageOptions(width=160, height=90, fps=10, duration=1.0, props={"name": "Ada"})
     body = models.CreateRenderFilesBody(
         file=api.file(payload=buffer, file_name="page.zip", mime_type="application/zip"), options=options
     )
@@ -241,7 +241,7 @@ async def test_a_page_to_a_video(api: Api, koda: World) -> None:
         assert (await api("renders.get_render_report", made.id))["frames"] == 10
         assert (await api("renders.get_render_sheet", made.id)).payload.read()[:2] == b"\xff\xd8"
 
-        named = models.CreateRender(bundle=made.bundle, options=models.PageRender(duration=300.0))
+        named = models.CreateRender(bundle=made.bundle, options=models.PageOptions(duration=300.0))
         other = await api("renders.create_render", expect=202, body=named)
         assert (await api("renders.cancel_render", other.id)).status == models.RenderViewStatus.CANCELLED
         state = models.ListRendersStatusType0Item.SUCCEEDED
@@ -250,7 +250,7 @@ async def test_a_page_to_a_video(api: Api, koda: World) -> None:
         await api("renders.delete_render", made.id, expect=204)
         await api("renders.delete_render", other.id, expect=204)
         rows = [models.RowsItem.from_dict({"name": name}) for name in ("Ada", "Bob")]
-        both = models.CreateBatch(bundle=made.bundle, rows=rows, options=models.PageRender(duration=300.0))
+        both = models.CreateBatch(bundle=made.bundle, rows=rows, options=models.PageOptions(duration=300.0))
         batch = await api("renders.create_batch", expect=202, body=both)
         for render_id in batch.render_ids:
             await api("renders.cancel_render", render_id)

@@ -15,13 +15,13 @@ from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.types import RenderOptions, now
-from koda_ray.wire import PageRender, RenderSummary
+from koda_ray.wire import PageOptions, RenderSummary
 
 from .test_sessions import until
 from .world import World, world
 
 KEYS = {"KODA_API_KEYS": "ann=" + "a" * 32 + ",bob=" + "b" * 32}
-SMALL = PageRender(width=160, height=90, fps=10, duration=1.0)
+SMALL = PageOptions(width=160, height=90, fps=10, duration=1.0)
 
 
 async def previewed(koda: World, client: KodaClient, prompt: str = "A ball") -> str:

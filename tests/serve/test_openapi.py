@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from koda_ray.render.presets import PRESET_NAMES
 from koda_ray.serve.api import create_app
@@ -212,7 +216,26 @@ async def test_keys_are_described(described: dict[str, Any]) -> None:
 
 
 async def test_every_option_of_a_render_is_described(described: dict[str, Any]) -> None:
-    options = described["components"]["schemas"]["PageRender"]["properties"]
+    options = described["components"]["schemas"]["PageOptions"]["properties"]
     assert not [name for name, option in options.items() if not option.get("description")]
     for name in PRESET_NAMES:
         assert name in options["preset"]["description"]
+
+
+async def test_no_request_goes_through_a_thread_to_find_what_it_depends_on(tmp_path: Path) -> None:
+    async with world(tmp_path, serve=False) as koda:
+        routes = [route for route in create_app(koda.deps).routes if isinstance(route, APIRoute | APIWebSocketRoute)]
+        called = {call for route in routes for call in _called(route.dependant)}
+    assert len(called) > len(OPERATIONS)
+    assert [call.__name__ for call in called if not _is_awaited(call)] == []
+
+
+def _called(dependant: Dependant) -> Iterator[Callable[..., Any]]:
+    if dependant.call is not None:
+        yield dependant.call
+    for each in dependant.dependencies:
+        yield from _called(each)
+
+
+def _is_awaited(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)

@@ -26,7 +26,7 @@ from koda_ray.render.retry import RetryingStorage
 from koda_ray.state.keys import bundle_key
 from koda_ray.state.records import JobRecord
 from koda_ray.types import now
-from koda_ray.wire import PageRender
+from koda_ray.wire import PageOptions
 
 from .test_sessions import until
 from .world import World, reached, world
@@ -328,8 +328,8 @@ async def test_the_client_does_the_same(browsers: World, client: KodaClient, tmp
     page.mkdir()
     (page / "index.html").write_text(PAGE)
     (page / ".env").write_text("KEY=secret")
-    made = await client.render_page(page, PageRender.model_validate(SMALL), key="once")
-    assert (await client.render_page(page, PageRender.model_validate(SMALL), key="once")).id == made.id
+    made = await client.render_page(page, PageOptions.model_validate(SMALL), key="once")
+    assert (await client.render_page(page, PageOptions.model_validate(SMALL), key="once")).id == made.id
     told = [event async for event in client.follow_page_render(made.id)]
     assert told[-1].data == {"status": "succeeded"}
     assert [event async for event in client.follow_page_render(made.id, after=told[-1].seq)] == []
@@ -339,7 +339,7 @@ async def test_the_client_does_the_same(browsers: World, client: KodaClient, tmp
     assert await client.download_page_render(made.id, tmp_path / "report.json", what="report") > 0
     bundle = await load_bundle(RetryingStorage(browsers.storage), "local", done.bundle)
     assert set(bundle.files) == {"index.html"}
-    again = await client.render_page(done.bundle, PageRender.model_validate({**SMALL, "duration": 300.0}))
+    again = await client.render_page(done.bundle, PageOptions.model_validate({**SMALL, "duration": 300.0}))
     assert (await client.cancel_page_render(again.id)).status == "cancelled"
     with pytest.raises(NotFound):
         await client.page_render("job_unknown")
@@ -473,7 +473,7 @@ async def test_a_sessions_renders_are_listed_where_they_are_asked_for(
 
 
 async def test_renders_are_listed_newest_first_a_page_at_a_time_and_by_state(koda: World, client: KodaClient) -> None:
-    page = PageRender.model_validate(SMALL)
+    page = PageOptions.model_validate(SMALL)
     bundle = await store_bundle(koda.storage, "local", Bundle({"index.html": PAGE.encode()}))
     made = [(await client.render_page(bundle, page)).id for _ in range(5)][::-1]
     await client.cancel_page_render(made[1])

@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from koda_ray.serve.web import is_nowhere, is_page
+
 from .world import world
 
 SCRIPT = "console.log('koda')\n" * 100
@@ -40,6 +42,28 @@ async def test_the_page_is_for_everybody_and_what_it_shows_is_not(page: httpx.As
     assert (await page.get("/v1/sessions")).status_code == 401
     for path in ("/page/../koda.db", "/page/%2e%2e/koda.db", "/page/none.js", "/s/a/b", "/c/a/b", "/nowhere"):
         assert (await page.get(path)).status_code in (401, 404), path
+
+
+async def test_an_address_where_nothing_is_is_the_page_for_browsers_and_a_problem_for_programs(
+    page: httpx.AsyncClient,
+) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/nowhere", "/s/a/b", "/c/a/b", "/V1/sessions"):
+        shown = await page.get(path, headers=browser)
+        assert shown.status_code == 404 and shown.text.startswith("<!doctype html>"), path
+        assert "script-src 'self';" in shown.headers["content-security-policy"]
+        assert shown.headers["cache-control"] == "no-store"
+        told = await page.get(path)
+        assert told.status_code == 404 and told.json()["code"] == "NOT_FOUND", path
+    for path in ("/v1/nowhere", "/v1/sessions", "/elsewhere/v1/sessions"):
+        assert (await page.get(path, headers=browser)).json()["status"] == 401, path
+    assert (await page.post("/nowhere", headers=browser)).json()["status"] == 404
+
+
+async def test_the_api_is_where_an_address_needs_a_key(tmp_path: Path) -> None:
+    async with world(tmp_path, serve=False) as koda:
+        paths = [getattr(route, "path", "") for route in koda.app.routes]
+        assert [path for path in paths if path and is_nowhere(path) and not is_page(path)] == []
 
 
 async def test_no_script_runs_but_its_own(page: httpx.AsyncClient) -> None:

@@ -74,11 +74,13 @@ class Viewer:
         *,
         size: tuple[int, int] = (640, 360),
         before: str | None = None,
-        offline: bool = False,
+        has_network: bool = True,
         wait: bool = True,
     ) -> AsyncGenerator[Visit]:
         """Show a bundle's page; what it does not hold is refused, and noted."""
-        context = await self.browser.new_context(viewport={"width": size[0], "height": size[1]}, offline=offline)
+        context = await self.browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, offline=not has_network
+        )
         try:
             visit = Visit(await context.new_page())
 

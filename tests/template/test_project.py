@@ -1,4 +1,4 @@
-"""The project as a person or an agent works on it: types, packages, the lock, the dev server and the studio."""
+"""The project as a person or an agent works on it: types, packages, the lock, the dev server and the editor."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_lock_names_no_registry() -> None:
 @pytest.mark.needs("node")
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.full
-async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(viewer: Viewer, tmp_path: Path) -> None:
+async def test_the_dev_server_reloads_edits_and_keeps_what_the_editor_changes(viewer: Viewer, tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     state = project / "src" / "theatre" / "state.json"
     with dev_server(project) as address:
@@ -107,12 +107,12 @@ async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(vi
                 """async (path) => {
                     const { sheet } = await import(path);
                     const extra = sheet.object('Extra', { x: 0 });
-                    window.__kodaStudio.transaction(({ set }) => set(extra.props.x, 7));
+                    window.__kodaEditor.transaction(({ set }) => set(extra.props.x, 7));
                     window.dispatchEvent(new PointerEvent('pointerup'));
                 }""",
                 f"{BASE}src/theatre/project.ts",
             )
-            until(lambda: '"Extra"' in state.read_text(), "saving the studio's edit")
+            until(lambda: '"Extra"' in state.read_text(), "saving the editor's edit")
             saved = json.loads(state.read_text())
             overrides = saved["sheetsById"]["Main"]["staticOverrides"]["byObject"]
             assert overrides["Extra"] == {"x": 7}
@@ -125,7 +125,7 @@ async def test_the_dev_server_reloads_edits_and_keeps_what_the_studio_changes(vi
             await page.wait_for_function("window.__koda.time === 2.25")
             frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
             await page.evaluate(frames)
-            assert await page.evaluate("window.__koda.time") == 2.25, "the page moved the studio's playhead"
+            assert await page.evaluate("window.__koda.time") == 2.25, "the page moved the editor's playhead"
 
             scene = project / "src" / "scenes" / "MainScene.tsx"
             scene.write_text(scene.read_text().replace("From a sentence to a film.", "Written while you watch."))

@@ -11,9 +11,9 @@ import pytest
 from koda_ray.actors.session import Session
 from koda_ray.agent.runner import run_tool
 from koda_ray.agent.toolkit import BoundCall, ToolCall, Toolkit, ToolOutcome
+from koda_ray.roles.orchestrator import orchestrator_tools
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state.records import Batch
-from koda_ray.studio.orchestrator import orchestrator_tools
 from koda_ray.types import Preview, new_id
 from tests.actors.conftest import SessionWorld, world
 

@@ -7,7 +7,7 @@ import pytest
 
 from koda_ray.state import checkpoint
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, studio_model
+from tests.actors.script import APP, GOOD_FILES, scripted_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
@@ -20,7 +20,7 @@ async def test_generated_files_are_written_and_stored_before_the_outcome(world: 
         requests.append(request)
         return GOOD_FILES
 
-    tools = Tools.of(await world.at_rest(studio_model(code)), world)
+    tools = Tools.of(await world.at_rest(scripted_model(code)), world)
     await tools.keep({"src/components/Dot.tsx": "export {};\n"})
     made = await tools.json("generate_code", task="modify_existing", files=["src/App.tsx"], change="duration to 2 s")
     assert {file["path"]: file["bytes"] for file in made["files"]} == {
@@ -39,7 +39,7 @@ async def test_generated_files_are_written_and_stored_before_the_outcome(world: 
 async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_file(world: SessionWorld) -> None:
     long, state = "// a long line\n" * 6000, '{"sheetsById": {}}'
     written = {**GOOD_FILES, "./src/scenes/Long.tsx": long, "src/theatre/state.json": state}
-    tools = Tools.of(await world.at_rest(studio_model(lambda _: written)), world)
+    tools = Tools.of(await world.at_rest(scripted_model(lambda _: written)), world)
     made = await tools.json("generate_code", task="initial_setup")
     texts = {file["path"]: file.get("content") for file in made["files"]}
     # what has no room, and what the person's editor writes too, is read when it is needed
@@ -54,7 +54,7 @@ async def test_what_was_written_stands_whole_in_the_result_and_is_known_as_the_f
 @pytest.mark.parametrize("path", ["src/koda/contract.ts", "vite.config.ts", "../outside.ts", "/etc/passwd"])
 async def test_a_file_that_is_not_the_generators_is_refused_with_all_the_others(world: SessionWorld, path: str) -> None:
     files = {**GOOD_FILES, path: "export {};\n"}
-    tools = Tools.of(await world.at_rest(studio_model(lambda _: files)), world)
+    tools = Tools.of(await world.at_rest(scripted_model(lambda _: files)), world)
     before = await (await tools.sandbox()).snapshot()
     refused = await tools.call("generate_code", task="initial_setup")
     assert refused.is_error and refused.retryable and "INVALID_PATH" in refused.content and path in refused.content

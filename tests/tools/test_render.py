@@ -14,7 +14,7 @@ from koda_ray.state.storage import sha256
 from koda_ray.tools.workbench import Failure
 from koda_ray.types import new_id
 from tests.actors.conftest import SessionWorld
-from tests.actors.script import APP, GOOD_FILES, studio_model
+from tests.actors.script import APP, GOOD_FILES, scripted_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
@@ -52,7 +52,7 @@ async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> N
 @pytest.mark.full
 async def test_what_a_preview_corrected_stands_whole_in_its_result(world: SessionWorld) -> None:
     answers = ["import './elsewhere';\n", APP]
-    tools = Tools.of(await world.at_rest(studio_model(lambda _: {"src/App.tsx": answers.pop(0)})), world)
+    tools = Tools.of(await world.at_rest(scripted_model(lambda _: {"src/App.tsx": answers.pop(0)})), world)
     await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
     made = await tools.json("render_preview")
     assert made["status"] == "ready" and not answers
@@ -66,7 +66,7 @@ async def test_a_preview_that_fails_names_the_files_that_corrections_changed(wor
         tried.append(request)
         return {"src/App.tsx": f"import './nowhere{len(tried)}';\n"}
 
-    tools = Tools.of(await world.at_rest(studio_model(code)), world)
+    tools = Tools.of(await world.at_rest(scripted_model(code)), world)
     await tools.keep({**GOOD_FILES, "src/App.tsx": "import './nowhere';\n"})
     failed = await tools.call("render_preview")
     assert failed.is_error and len(tried) == 3
@@ -74,7 +74,7 @@ async def test_a_preview_that_fails_names_the_files_that_corrections_changed(wor
 
 
 async def test_a_call_that_was_given_up_stays_so_though_its_files_work_when_it_runs_again(world: SessionWorld) -> None:
-    session = await world.at_rest(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
+    session = await world.at_rest(scripted_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
     tools = Tools.of(session, world)
     await tools.keep(GOOD_FILES)
     await tools.shown()
@@ -101,7 +101,7 @@ async def test_a_session_made_of_another_one_goes_back_to_what_worked_there(worl
     removal = Removal(store=world.store, storage=world.storage, sandboxes=world.sandboxes)
     await removal.finish(await world.store.close_session(source.session_id, user_id="local"))
 
-    model = world.model(studio_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
+    model = world.model(scripted_model(lambda _: {"src/App.tsx": "import './nowhere';"}))
     fork = await world.activate(fork_id, model)
     assert fork.state.preview is not None and fork.state.preview.checkpoint_id == good.checkpoint_id
     blobs = {stored.key for stored in await world.storage.look_below("users/local/blobs")}

@@ -14,7 +14,7 @@ from koda_ray.state.keys import manifest_key
 from koda_ray.state.records import Batch, ToolCallRecord, ToolCallStatus
 from koda_ray.tools.code import is_code
 from koda_ray.types import now
-from tests.actors.script import APP, GOOD_FILES, studio_model
+from tests.actors.script import APP, GOOD_FILES, scripted_model
 from tests.tools.conftest import Tools
 
 pytestmark = pytest.mark.sandbox
@@ -178,7 +178,7 @@ async def test_what_a_command_left_when_its_process_died_is_not_the_project(tool
     )
     await tools.session.core.commit(Batch(tool_calls=[call]))
     await sandbox.write_files({"src/App.tsx": b"half\n"})
-    heir = await tools.world.activate(tools.session.session_id, tools.world.model(studio_model()))
+    heir = await tools.world.activate(tools.session.session_id, tools.world.model(scripted_model()))
     fresh = await heir.project.sandbox()
     assert fresh.id != sandbox.id and await fresh.read_file("src/App.tsx") == APP.encode()
     assert [info.id for info in await tools.world.sandboxes.list()] == [fresh.id]

@@ -1,16 +1,21 @@
-"""Make the README's pictures of the page: ``python -m tests.web.pictures [FOLDER]``.
+"""Make the README's pictures of the page: ``python -m tests.web.pictures [FOLDER]``; or those of all its screens.
 
 They are of the real page, in a browser, on a server whose agents follow a script: the studio with a live page out of a
 sandbox, and the gallery with frames of videos that koda made (``docs/hero.png``).
+
+``--all FOLDER`` goes to every place there is instead (`places`), and pictures each in both schemes and three widths,
+from top to bottom, to be looked at; ``--only PART`` goes to some of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import io
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -21,13 +26,17 @@ from playwright.async_api import Browser, Page, Route, ViewportSize, async_playw
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
 from koda_ray.state.keys import thumbnail_key
+from tests.serve.scripted import VIDEO
 from tests.serve.world import World
+from tests.web.axes import SCHEMES
 from tests.web.lives import live, running_in
 from tests.web.looking import begin
+from tests.web.places import PARTS, places
 
 _SIZE = (1440, 1100)
 _QUALITY = 88
 _GUTTER_PX = 8
+_WIDTHS = (1440, 1024, 390)
 _PROMPTS = (
     "A bouncing ball that comes to rest",
     "A logo reveal for Acme, smooth",
@@ -120,22 +129,68 @@ async def _studio(koda: World, page: Page, path: Path) -> None:
     await _save(page, path)
 
 
-async def _make(folder: Path) -> None:
+@asynccontextmanager
+async def _with_browser() -> AsyncGenerator[tuple[World, Browser]]:
     with tempfile.TemporaryDirectory(prefix="koda-pictures-") as place:
         async with running_in(Path(place)) as running, async_playwright() as driver:
-            running.koda.directory.asks = False
             program = find_browser(Settings().chromium_path).path
             browser = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
             try:
-                async with _opened(browser, "light") as page:
-                    await _made(running.koda, page)
-                async with _opened(browser, "light") as page:
-                    await _gallery(running.koda, page, folder / "gallery.webp")
-                async with _opened(browser, "dark") as page:
-                    await _studio(running.koda, page, folder / "studio.webp")
+                yield running.koda, browser
             finally:
                 await browser.close()
 
 
+async def _make(folder: Path) -> None:
+    async with _with_browser() as (koda, browser):
+        koda.directory.asks = False
+        async with _opened(browser, "light") as page:
+            await _made(koda, page)
+        async with _opened(browser, "light") as page:
+            await _gallery(koda, page, folder / "gallery.webp")
+        async with _opened(browser, "dark") as page:
+            await _studio(koda, page, folder / "studio.webp")
+
+
+def _film(frame: bytes) -> bytes:
+    """Return a film of five seconds that stands still."""
+    with tempfile.TemporaryDirectory(prefix="koda-pictures-") as folder:
+        target = Path(folder) / "film.webm"
+        held = "loop=loop=-1:size=1,fps=30,scale=640:360"
+        codec = ["-t", "5", "-c:v", "libvpx", "-deadline", "realtime", "-b:v", "1M", str(target)]
+        command = ["ffmpeg", "-loglevel", "error", "-f", "image2pipe", "-i", "-", "-vf", held, *codec]
+        subprocess.run(command, input=frame, check=True)
+        return target.read_bytes()
+
+
+async def _make_all(folder: Path, parts: Sequence[str]) -> None:
+    """Picture every screen, as ``PLACE-WIDTH-SCHEME.png``."""
+    frame = _frames()[0]
+    film = await asyncio.to_thread(_film, frame)
+    VIDEO.update(preview=film, final=film, thumbnail=frame)
+    async with _with_browser() as (koda, browser), _opened(browser, "light") as page:
+        async for place in places(koda, page, *parts):
+            for width in _WIDTHS:
+                await page.set_viewport_size({"width": width, "height": 844 if width < 500 else 900})
+                for scheme in SCHEMES:
+                    await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+                    await page.screenshot(path=folder / f"{place}-{width}-{scheme}.png", full_page=True)
+            sys.stdout.write(f"{place}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=REPO_ROOT / "docs", metavar="FOLDER")
+    parser.add_argument("--all", type=Path, metavar="FOLDER")
+    parser.add_argument("--only", action="append", choices=[*PARTS], default=[], metavar="PART")
+    asked = parser.parse_args(arguments)
+    if asked.all is None:
+        asyncio.run(_make(asked.folder))
+        return
+    asked.all.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_make_all(asked.all, asked.only))
+
+
 if __name__ == "__main__":
-    asyncio.run(_make(Path(sys.argv[1]) if len(sys.argv) > 1 else REPO_ROOT / "docs"))
+    main()

@@ -205,6 +205,54 @@ async def test_the_keyboard_alone_adds_moves_connects_removes_and_undoes(koda: W
         await expect(page.get_by_role("button", name="Answer")).to_be_visible()
 
 
+async def test_the_keyboard_alone_draws_an_edge_from_socket_to_socket_and_makes_a_node_wider(
+    koda: World, browser: Browser
+) -> None:
+    async with looking(browser, f"{koda.url}/c") as page:
+        await wide(page)
+        press = page.keyboard.press
+        for kind in ("Prompt", "Animation"):
+            await page.get_by_role("button", name=f"Add: {kind}").click()
+            await page.mouse.click(20, 500)  # nothing is chosen, so nothing is connected by itself
+        await page.get_by_role("button", name="See all of it").click()
+        film, words = node(page, "Animation Generator"), node(page, "Prompt")
+        await expect(page.get_by_role("button", name="Connect Words")).to_have_count(0)  # no way through for Tab
+        await words.focus()
+        await press("Enter")
+        await tabbed_to(page, words.get_by_role("button", name="Connect Words"))
+        await press("Enter")
+        await expect(page.get_by_text("Words: go to another node's socket")).to_be_attached()
+        await tabbed_to(page, film.get_by_role("button", name="Connect to Assets"))
+        await press("Enter")
+        await expect(page.get_by_text("These two do not go together")).to_be_attached()
+        await expect(edges(page)).to_have_count(0)
+        await words.get_by_role("button", name="Connect Words").focus()
+        await press("Enter")
+        await press("Escape")
+        await expect(film.get_by_role("button", name="Connect to Prompt")).to_have_count(0)
+        await press("Enter")
+        await tabbed_to(page, film.get_by_role("button", name="Connect to Prompt"))
+        await press("Enter")
+        await expect(edges(page)).to_have_count(1)
+        await expect(page.get_by_text("Connected", exact=True)).to_be_attached()
+        await film.focus()
+        await press("Enter")
+        width = film.get_by_role("separator", name="Width of Animation Generator")
+        await tabbed_to(page, width)
+        place = "each => each.style.transform"
+        before, stood = int(str(await width.get_attribute("aria-valuenow"))), await film.evaluate(place)
+        await press("ArrowRight")
+        await press("Shift+ArrowRight")
+        await expect(width).to_have_attribute("aria-valuenow", str(before + 120))
+        assert await film.evaluate(place) == stood
+        await examine(page)
+        await kept(page)
+        await page.reload()
+        await film.focus()
+        await press("Enter")
+        await expect(width).to_have_attribute("aria-valuenow", str(before + 120))
+
+
 async def test_removing_a_node_removes_no_session_and_an_edge_goes_alone(koda: World, browser: Browser) -> None:
     koda.directory.asks = False
     async with looking(browser, f"{koda.url}/c") as page:

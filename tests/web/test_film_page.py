@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World
+from tests.web import axes
 from tests.web.looking import SHOWN, begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
@@ -186,3 +187,82 @@ async def test_a_video_goes_to_the_very_frame_that_is_named(
         await page.keyboard.press("f")
         await comes_true(page, "document.fullscreenElement !== null")
         await expect(slider).to_be_visible()
+
+
+async def test_a_video_whose_address_came_to_an_end_is_fetched_anew_and_plays_on(shown: tuple[World, Page]) -> None:
+    """A bucket lends an address for an hour: what the browser says then is what it says of any video that stops."""
+    _, page = shown
+    listens = "document.querySelector('video').addEventListener('emptied', () => (window.anew = true)); 0"
+    stops = "document.querySelector('video').dispatchEvent(new Event('error'))"
+    await page.get_by_role("slider", name="Frame").fill("150")
+    await shows(page, 150)
+    await page.evaluate(listens)
+    await page.evaluate(stops)
+    await comes_true(page, "window.anew === true")
+    await shows(page, 150)
+    await page.wait_for_url("**/s/*?t=2.5")
+    await page.reload()
+    await shows(page, 150)
+    await page.evaluate(listens)
+    await page.get_by_label("Speed").select_option("0.5×")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("k")
+    await comes_true(page, "document.querySelector('video').currentTime > 2.6")
+    await page.evaluate(stops)
+    await comes_true(page, "window.anew === true")
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await comes_true(page, "document.querySelector('video').currentTime > 3")
+    assert await page.evaluate("document.querySelector('video').playbackRate") == 0.5
+    await expect(page.get_by_text("This browser cannot play")).to_have_count(0)
+
+
+async def test_one_that_cannot_be_fetched_is_tried_again_by_whoever_wants_that(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    await page.get_by_role("slider", name="Frame").fill("150")
+    await shows(page, 150)
+    await page.route("**/video?job=*", lambda route: route.abort())
+    await page.evaluate("document.querySelector('video').dispatchEvent(new Event('error'))")
+    said = page.get_by_role("status").filter(has_text="cannot be fetched just now")
+    await expect(said).to_be_visible()
+    await page.unroute_all(behavior="wait")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(said).to_have_count(0)
+    await shows(page, 150)
+
+
+async def test_what_the_browser_cannot_play_is_downloaded_or_made_otherwise(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False  # and its videos are none
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        said = page.get_by_role("status").filter(has_text="This browser cannot play this video")
+        await expect(said).to_contain_text("render it in another format", timeout=60_000)
+        link = said.get_by_role("link", name="Download it")
+        assert session_id in str(await link.get_attribute("href"))
+        async with page.expect_download() as downloading:
+            await link.click()
+        assert (await (await downloading.value).path()).read_bytes() == VIDEO["preview"]
+        await axes.on_every_screen(page)
+
+
+async def test_the_timeline_shows_what_is_at_its_thumb_to_the_keyboard(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    await slider.focus()
+    await page.keyboard.press("Home")
+    for _ in range(3):
+        await page.keyboard.press("Shift+ArrowRight")
+    await expect(page.get_by_text("00:03.000 · f 180", exact=True)).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_text("00:03.000 · f 180", exact=True)).to_have_count(0)
+
+
+async def test_where_a_page_may_not_have_the_whole_screen_nothing_offers_it(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    await expect(page.get_by_role("button", name="Full screen")).to_be_visible()
+    await page.add_init_script("Object.defineProperty(document, 'fullscreenEnabled', { get: () => false })")
+    await page.reload()
+    await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+    await expect(page.get_by_role("button", name="Full screen")).to_have_count(0)
+    await page.keyboard.press("f")
+    assert await page.evaluate("document.fullscreenElement") is None

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Route, expect
 
 from koda_ray.client import KodaClient
 from tests.serve.world import World
-from tests.web.axes import on_every_screen
+from tests.web.axes import examine, on_every_screen
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
@@ -157,3 +157,25 @@ async def test_a_mac_has_its_own_key(koda: World, browser: Browser) -> None:
         await page.keyboard.press("Escape")
         await page.keyboard.press("Meta+k")
         await expect(page.get_by_role("dialog", name="Find")).to_be_visible()
+
+
+async def test_on_a_phone_what_helps_is_behind_one_button(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size({"width": 390, "height": 844})
+        more = page.get_by_role("button", name="Find, keys and motion")
+        await more.click()
+        await examine(page)
+        await page.get_by_role("button", name="Find a place").click()
+        await expect(page.get_by_role("combobox", name="What to find")).to_be_focused()
+        await page.keyboard.type("renders")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/renders")
+        await more.click()
+        await page.get_by_role("button", name="Keys, notices and motion").click()
+        await page.get_by_label("Single letters and digits").uncheck()
+        await examine(page)
+        await page.keyboard.press("Escape")
+        await expect(more).to_be_focused()
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        await expect(more).to_be_hidden()
+        await expect(page.get_by_role("button", name="Keys", exact=True)).to_be_visible()

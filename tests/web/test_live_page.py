@@ -13,9 +13,11 @@ import pytest
 from PIL import Image
 from playwright.async_api import Browser, Frame, Page, expect
 
-from tests.serve.world import reached
+from koda_ray import commands
+from tests.serve.world import World, reached
+from tests.web.axes import on_every_screen
 from tests.web.lives import LiveWorld, live, running_in, shown_in
-from tests.web.looking import looking
+from tests.web.looking import begin, looking
 
 pytestmark = [
     pytest.mark.full,
@@ -37,7 +39,7 @@ async def stands_at(page: Page, inside: Frame, frame: int) -> None:
     """Wait until a frame is shown: on the page, and in the page that is shown."""
     await expect(page.get_by_role("slider", name="Frame")).to_have_value(str(frame))
     async with asyncio.timeout(60):
-        while abs(await inside.evaluate("window.__koda.time") - frame / FPS) > 1e-9:
+        while not abs(float(await inside.evaluate("window.__koda?.time ?? NaN")) - frame / FPS) <= 1e-9:
             await asyncio.sleep(0.02)
 
 
@@ -48,6 +50,8 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         session_id, inside = await live(running.koda, page)
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("button", name="Play")).to_be_visible()
+        await on_every_screen(page)
+        await page.set_viewport_size({"width": 1280, "height": 800})
         slider = page.get_by_role("slider", name="Frame")
         await slider.fill("141")
         await stands_at(page, inside, 141)
@@ -191,6 +195,15 @@ async def test_the_pages_address_is_renewed_before_it_runs_out(running: LiveWorl
         await page.reload()
         _, inside = await live(running.koda, page)
         before = urlsplit(inside.url).path
+        slider = page.get_by_role("slider", name="Frame")
+        await page.get_by_role("button", name="Pause").click()
+        await page.get_by_label("Speed").select_option("0.5×")
+        await page.get_by_role("button", name="Again and again").click()
+        for frame, name in ((60, "Begin here"), (149, "End here"), (120, "")):
+            await slider.fill(str(frame))
+            await stands_at(page, inside, frame)
+            if name:
+                await page.get_by_role("button", name=name).click()
         for minutes in ("20:00", "20:00", "18:30"):  # somebody is there meanwhile
             await page.clock.fast_forward(minutes)
             await page.mouse.move(200, 300)
@@ -201,8 +214,11 @@ async def test_the_pages_address_is_renewed_before_it_runs_out(running: LiveWorl
         async with asyncio.timeout(60):
             while not (renewed := [each for each in shown_in(page) if urlsplit(each.url).path != before]):
                 await asyncio.sleep(0.02)
-        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
-        await page.get_by_role("slider", name="Frame").fill("90")
+        await stands_at(page, renewed[0], 120)  # where it stood, and as it was set
+        await expect(page.get_by_label("Speed")).to_have_value("0.5")
+        await expect(page.get_by_role("button", name="Again and again")).to_have_attribute("aria-pressed", "false")
+        await expect(page.get_by_role("button", name="not only frames 60–149")).to_be_visible()
+        await slider.fill("90")
         await stands_at(page, renewed[0], 90)
 
 
@@ -262,3 +278,63 @@ async def test_what_a_hostile_page_posts_changes_nothing(running: LiveWorld, bro
         await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
         await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
         assert await running.koda.store.get_session(session_id) == before
+
+
+async def executing(koda: World, page: Page) -> str:
+    """Bring a session to where its first file is written."""
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    session_id = await begin(page, "A ball")
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    await koda.directory.move(session_id, commands.Wrote((("src/App.tsx", 10),)))
+    return session_id
+
+
+async def test_while_it_is_made_the_live_page_comes_by_itself_once(running: LiveWorld, browser: Browser) -> None:
+    koda = running.koda
+    async with looking(browser, koda.url) as page:
+        session_id = await executing(koda, page)
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+        assert len(shown_in(page)) == 1
+        await page.get_by_role("button", name="Back to the scenes").click()
+        await expect(page.get_by_role("list", name="Scenes", exact=True)).to_be_visible()
+        await koda.directory.move(session_id, commands.Wrote((("src/scenes/S1.tsx", 10),)))
+        await expect(page.get_by_text("2 files written")).to_be_visible()
+        await asyncio.sleep(2)  # it was chosen otherwise
+        await expect(page.get_by_role("slider", name="Frame")).to_have_count(0)
+        await page.get_by_role("button", name="See it live").click()
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+
+
+async def test_where_motion_is_switched_off_it_comes_when_asked_for_and_stands(
+    running: LiveWorld, browser: Browser
+) -> None:
+    async with looking(browser, running.koda.url) as page:
+        await page.get_by_role("button", name="Keys", exact=True).click()
+        await page.get_by_label("may move by themselves").uncheck()
+        await page.keyboard.press("Escape")
+        await page.reload()
+        await executing(running.koda, page)
+        await expect(page.get_by_text("1 file written")).to_be_visible()
+        await asyncio.sleep(2)
+        assert running.koda.directory.previews == 0
+        moving = "document.getAnimations().filter(({ playState }) => playState === 'running').length"
+        assert await page.evaluate(moving) == 0
+        await page.get_by_role("button", name="See it live").click()
+        await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+        await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+        (inside,) = shown_in(page)
+        stands = await inside.evaluate("window.__koda.time")
+        assert stands < 1
+        await asyncio.sleep(1)
+        assert await inside.evaluate("window.__koda.time") == stands
+        await page.get_by_role("button", name="Play", exact=True).click()
+        await inside.wait_for_function("before => window.__koda.time !== before", arg=stands)
+
+
+async def test_where_there_is_no_live_page_yet_the_scenes_stay(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        async with page.expect_response("**/preview"):
+            await executing(koda, page)
+        await expect(page.get_by_role("list", name="Scenes", exact=True)).to_be_visible()
+        await expect(page.get_by_role("alert")).to_have_count(0)

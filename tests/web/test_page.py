@@ -139,13 +139,18 @@ async def test_where_work_stopped_it_says_what_is_kept_and_goes_on(koda: World, 
         await begin(page, "A ball that breaks")
         await page.get_by_role("button", name="Make this").click()
         await expect(page.get_by_text("Kept: the plan.")).to_be_visible()
+        await axes.on_every_screen(page)
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        await page.get_by_role("button", name="RENDER_FAILED").click()
+        await page.get_by_role("button", name="Copy: The code and the message").click()
         await expect(page.get_by_text("Copied", exact=True)).to_be_attached()
         copied = await page.evaluate("navigator.clipboard.readText()")
         assert copied.startswith("RENDER_FAILED: the animation does not build")
         await page.get_by_role("button", name="Try again").click()
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        koda.directory.fails = {"render_final": "the page was silent"}
+        await page.get_by_role("button", name="Render 1080p").click()
+        await expect(page.get_by_role("alert").filter(has_text="the page was silent").first).to_be_visible()
+        await axes.on_every_screen(page)
 
 
 @pytest.mark.full
@@ -272,6 +277,7 @@ async def asking(koda: World, page: Page) -> str:
     return session_id
 
 
+@pytest.mark.full
 async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         session_id = await asking(koda, page)
@@ -326,6 +332,7 @@ async def test_what_waits_for_agreement_can_be_stopped(koda: World, browser: Bro
         await expect(page.get_by_role("button", name="Make this")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_reading_keeps_nobody_awake(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         session_id = await begin(page, "A ball")
@@ -399,6 +406,7 @@ async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str) -> 
             await axes.examine(page)
 
 
+@pytest.mark.full
 async def test_many_sessions_take_one_connection(koda: World, browser: Browser) -> None:
     koda.directory.hold = {"analyze"}
     async with looking(browser, koda.url) as page:

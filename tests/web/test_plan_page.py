@@ -7,6 +7,7 @@ from playwright.async_api import Browser, Page, expect
 
 from koda_ray.types import SceneEdit
 from tests.serve.world import World
+from tests.web import axes
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
@@ -51,6 +52,33 @@ async def test_scenes_are_edited_and_made_as_they_are_then(koda: World, browser:
         await page.reload()
         await page.get_by_role("button", name="Make this").click()
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+
+
+async def test_scenes_are_drawn_as_they_are_edited_and_escape_loses_none_of_it(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        session_id = await planned(koda, page)
+        drawn = page.get_by_role("list", name="Scenes", exact=True).get_by_role("listitem")
+        await page.get_by_role("button", name="Edit scenes").click()
+        await page.keyboard.press("Escape")  # nothing was typed, and nothing is kept
+        await expect(page.get_by_role("button", name="Edit scenes")).to_be_focused()
+        await expect(page.get_by_text("What you edited is not in this plan yet")).to_have_count(0)
+        await page.keyboard.press("Enter")
+        await page.get_by_role("button", name="Later: Drop in").click()
+        await page.get_by_label("Title of scene 2").fill("Fall")
+        await page.get_by_label("Seconds of scene 2").fill("2,5")
+        await expect(drawn).to_contain_text(["Bounce", "Fall", "Rest"])
+        await expect(drawn.nth(1)).to_contain_text("2.5 s")
+        await axes.on_every_screen(page)
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_text("What you edited is not in this plan yet")).to_be_visible()
+        await expect(drawn).to_contain_text(["Drop in", "Bounce", "Rest"])
+        await page.set_viewport_size({"width": 1280, "height": 800})
+        await axes.examine(page)
+        await page.get_by_role("button", name="Edit scenes").click()
+        await expect(page.get_by_label("Title of scene 2")).to_have_value("Fall")
+        await page.get_by_label("Title of scene 2").press("Control+Enter")
+        await expect(page.get_by_text("as you changed it")).to_be_visible()
+        assert await scenes_of(koda, session_id) == [("Bounce", 2.0), ("Fall", 2.5), ("Rest", 1.5)]
 
 
 async def test_a_plan_that_another_changes_meanwhile_is_not_overwritten(koda: World, browser: Browser) -> None:

@@ -124,6 +124,24 @@ async def test_the_keyboard_alone_points_and_sends(koda: World, shown: tuple[str
     assert near(change.notes[0].box, 576, 540, 192, 108)
 
 
+async def test_pointing_is_left_by_escape_from_wherever_the_keyboard_went_and_nothing_else_is(
+    shown: tuple[str, Page],
+) -> None:
+    _, page = shown
+    await page.get_by_role("button", name="Version 1").click()
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("p")
+    over = page.get_by_role("application")
+    await expect(over).to_be_focused()
+    await page.keyboard.press("Tab")
+    await expect(over).not_to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(over).to_have_count(0)
+    await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("heading", name="Version 1")).to_have_count(0)
+
+
 async def test_what_the_server_refuses_keeps_the_notes(koda: World, shown: tuple[str, Page]) -> None:
     session_id, page = shown
     await page.keyboard.press("n")
@@ -134,6 +152,6 @@ async def test_what_the_server_refuses_keeps_the_notes(koda: World, shown: tuple
     for asset in await koda.store.own_assets("local"):
         await koda.store.remove_asset(asset.id, user_id="local")
     await page.get_by_role("button", name="Send the note").click()
-    await expect(page.get_by_role("alert")).to_contain_text("asset")
+    await expect(page.get_by_role("form", name="Notes").get_by_role("alert")).to_contain_text("asset")
     await expect(page.get_by_label("What should be different, note 1")).to_have_value("red")
     assert (await koda.store.get_session(session_id)).state.pointed == ()

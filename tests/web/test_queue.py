@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from koda_ray.client import KodaClient
 from koda_ray.render.local import LocalExecutor
 from koda_ray.types import RenderOptions
-from koda_ray.wire import PageRender
+from koda_ray.wire import PageOptions
 from tests.serve.test_jobs import previewed, under_way
 from tests.serve.test_sessions import until
 from tests.serve.world import World, reached
@@ -21,7 +21,7 @@ from tests.web.looking import looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
-SMALL = PageRender(width=160, height=90, fps=10, duration=1.0)
+SMALL = PageOptions(width=160, height=90, fps=10, duration=1.0)
 MOVING = """<!doctype html><style>body{margin:0;background:#123} div{width:40px;height:40px;background:orange;
 animation:go 1s linear infinite} @keyframes go{to{transform:translateX(100px)}}</style><div></div>"""
 

@@ -17,6 +17,7 @@ from koda_ray.config import Settings
 from koda_ray.state.keys import video_key
 from koda_ray.types import NodeState, RenderOptions
 from tests.serve.world import World, free_port, serving, world
+from tests.web import axes
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
@@ -36,6 +37,12 @@ async def test_a_reload_in_the_middle_finds_what_is_done_and_since_when(koda: Wo
         await page.reload()
         await expect(page.get_by_text("Writing src/Ball.tsx").first).to_be_visible()
         await expect(page.get_by_text("12:34", exact=True)).to_be_visible()
+        await expect(page.get_by_text("Still at it")).to_have_count(0)  # that was thought just now
+        await page.clock.set_fixed_time(later + timedelta(seconds=21))
+        await expect(page.get_by_text("Writing src/Ball.tsx Still at it.")).to_be_visible()
+        await koda.directory.move(session_id, commands.Think("Writing src/Shadow.tsx"))
+        await expect(page.get_by_text("Writing src/Shadow.tsx").first).to_be_visible()
+        await expect(page.get_by_text("Still at it")).to_have_count(0)
 
 
 async def test_two_tabs_show_the_same_and_what_both_say_is_said_once(koda: World, browser: Browser) -> None:
@@ -66,6 +73,7 @@ async def test_a_session_that_sleeps_says_so_and_wakes_when_it_is_told_something
         koda.directory.forget(session_id)
         await page.reload()
         await expect(page.get_by_text("Asleep, as you left it")).to_be_visible()
+        await axes.on_every_screen(page)
         awake = koda.directory.activations
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
@@ -196,6 +204,12 @@ async def test_a_video_is_rendered_as_it_is_wanted_again_in_another_size_and_tak
         await koda.storage.delete(video_key("local", state.output.job_id, "webm"))
         await page.reload()
         await expect(page.get_by_text("This video is not there any more")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Its video is not there any more")).to_be_visible()
+        await expect(page.get_by_role("link", name="Download the video")).to_have_count(0)
+        await axes.on_every_screen(page)
+        await page.get_by_role("button", name="Render 720p at 30 fps as webm").click()
+        await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("link", name="Download the video")).to_be_visible()
 
 
 async def reached_state(koda: World, session_id: str, holds: Callable[[NodeState], bool]) -> None:

@@ -112,8 +112,12 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             await page.get_by_role("button", name="Share").first.click()
             await links.get_by_text("2 comments").click()
             said = dialog.get_by_role("list", name="Comments of for Bob")
-            await expect(said).to_contain_text("Bob · just now · at 00:00.033")
+            await expect(said).to_contain_text("Bob · just now · 00:00.033")
             await expect(said).to_contain_text("Slower here")
+            await said.get_by_role("button", name="Go to 00:00.033").click()
+            await expect(dialog).to_be_hidden()
+            await expect(page.get_by_role("slider", name="Frame")).to_have_value("2")
+            await page.get_by_role("button", name="Share").first.click()
             await dialog.get_by_role("button", name="Revoke for Bob").click()
             await expect(dialog.get_by_role("group", name="Revoke for Bob")).to_contain_text(
                 "its 2 comments go with it"

@@ -269,10 +269,10 @@ async def test_a_reload_finds_the_frame_the_part_and_the_live_page_that_one_was_
 async def test_nothing_that_was_typed_is_lost_by_a_reload_or_by_editing_the_plan(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await page.get_by_role("textbox", name="What should move").fill("A ball")
-        await page.get_by_label("Length").select_option("5 s")
+        await page.get_by_label("Length", exact=True).select_option("5 s")
         await page.reload()
         await expect(page.get_by_role("textbox", name="What should move")).to_have_value("A ball")
-        await expect(page.get_by_label("Length")).to_have_value("5")
+        await expect(page.get_by_label("Length", exact=True)).to_have_value("5")
         await page.get_by_role("button", name="Make it").click()
         await page.get_by_label("Playful").check()
         await page.get_by_label("Or in your own words").fill("and red")
@@ -311,7 +311,6 @@ async def test_a_sign_in_loses_nothing_and_a_sign_out_leaves_nothing(tmp_path: P
         await words.fill("darker")
         await page.context.clear_cookies()
         await page.get_by_role("button", name="Make this").click()
-        await page.reload()
         await page.get_by_label("Key").fill(key)
         await page.keyboard.press("Enter")
         await expect(words).to_have_value("darker")
@@ -372,4 +371,18 @@ async def test_axe_finds_nothing_where_one_signs_in(tmp_path: Path, browser: Bro
         await page.get_by_label("Key").fill("not the key that it is")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("alert")).to_be_visible()
+        await axes.on_every_screen(page)
+
+
+async def test_what_is_written_is_read_in_its_place_once_it_is_saved(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(DESK)
+        session_id = await works(koda, page)
+        await koda.directory.move(session_id, commands.Wrote((("src/scenes/S1.tsx", 10),)))
+        await page.get_by_text("1 file written").click()
+        await page.get_by_text("src/scenes/S1.tsx", exact=True).click()
+        await expect(page.get_by_text("Not saved yet")).to_be_visible()
+        await koda.directory.checkpoint(session_id, {"src/scenes/S1.tsx": b"export const S1 = () => null;\n"})
+        await expect(page.get_by_label("src/scenes/S1.tsx")).to_contain_text("export const S1")
+        await expect(page.get_by_role("link", name="Open it in another tab")).to_be_visible()
         await axes.on_every_screen(page)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.serve.scripted import VIDEO
 from tests.serve.world import World, reached
-from tests.web.looking import looking
+from tests.web.looking import begin, looking
+from tests.web.test_film_page import comes_true, counting
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
+
+ALL = "[...document.querySelectorAll('video')]"
 
 
 async def test_takes_are_made_beside_each_other_and_one_goes_on(koda: World, browser: Browser) -> None:
@@ -50,3 +57,43 @@ async def test_files_do_not_go_with_takes_and_that_is_said_where_it_was_typed(ko
         await expect(page.get_by_role("alert")).to_contain_text("files belong to one session")
         await expect(page.get_by_role("textbox", name="What should move")).to_have_value("A ball")
     assert await koda.store.list_sessions("local") == []
+
+
+async def test_takes_are_played_by_one_clock_and_where_each_is_is_said(
+    koda: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(counting, tmp_path / "counting.webm"))
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await page.get_by_label("Takes").select_option("3 takes")
+        await page.get_by_role("textbox", name="What should move").fill("A ball")
+        await page.get_by_role("button", name="Make it").click()
+        await page.get_by_role("button", name="Make all 3").click()
+        await expect(page.get_by_role("status").filter(has_text="Preview to look at")).to_be_attached(timeout=60_000)
+        await expect(page.locator("video")).to_have_count(3, timeout=60_000)
+        await comes_true(page, f"{ALL}.every(({{ readyState }}) => readyState > 0)")
+        await page.get_by_role("button", name="Play all").click()
+        await comes_true(page, f"{ALL}.every(({{ currentTime }}) => currentTime > 0.5)")
+        await page.evaluate(f"{ALL}[2].currentTime = 4")  # one of them runs ahead: it is brought back
+        await comes_true(page, f"Math.abs({ALL}[2].currentTime - {ALL}[0].currentTime) < 0.3")
+        await page.get_by_role("button", name="Pause all").click()
+        await comes_true(page, f"{ALL}.every((each) => each.paused && !each.seeking)")
+        first, *others = await page.evaluate(f"{ALL}.map(({{ currentTime }}) => currentTime)")
+        assert others == [first, first]
+        await page.get_by_role("button", name="Play all").click()
+        await page.evaluate(f"{ALL}[1].pause()")  # by its own controls
+        await expect(page.get_by_role("button", name="Play all")).to_be_visible()
+        await comes_true(page, f"{ALL}.every(({{ paused }}) => paused)")
+
+
+async def test_the_gallery_says_where_each_is_as_that_changes(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await expect(page.get_by_role("link", name="A ball Plan to look at")).to_be_visible()
+        row = await koda.store.get_session(session_id)
+        await koda.directory.submit(session_id=session_id, user_id="local", name="accept", body={}, key=str(row.seq))
+        said = page.get_by_role("status").filter(has_text="A ball: Preview to look at")
+        await expect(said).to_be_attached(timeout=60_000)

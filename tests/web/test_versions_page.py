@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from koda_ray.config import Settings
@@ -114,6 +117,20 @@ async def test_a_note_is_typed_a_fork_begins_there_and_files_are_told_apart(koda
 
 
 @pytest.mark.full
+async def test_an_older_version_s_source_is_taken_along(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await made(page, "red")
+        for number, has_it in ((1, False), (2, True)):
+            await page.get_by_role("button", name=f"Version {number}, ").click()
+            async with page.expect_download() as saving:
+                await page.get_by_role("link", name="Its source").click()
+            with zipfile.ZipFile(await (await saving.value).path()) as source:
+                files = [name for name in source.namelist() if name.endswith("src/scenes/S1.tsx")]
+                assert [b"red" in source.read(name) for name in files] == [has_it]
+
+
+@pytest.mark.full
 async def test_a_version_that_is_made_while_an_older_one_is_looked_at_does_not_take_it_away(
     koda: World, browser: Browser
 ) -> None:
@@ -151,7 +168,11 @@ async def playing(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.full
-async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(playing: World, browser: Browser) -> None:
+@pytest.mark.needs("ffmpeg")
+async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(
+    playing: World, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VIDEO, "preview", await asyncio.to_thread(film, tmp_path / "film.webm", light=40))
     async with looking(browser, playing.url) as page:
         session_id = await made(page, "red")
         row = await playing.store.get_session(session_id)
@@ -164,7 +185,10 @@ async def test_the_page_of_an_old_version_is_moved_and_wakes_nobody(playing: Wor
         await page.get_by_role("slider", name="Frame").fill("90")
         (inside,) = [frame for frame in page.frames if urlsplit(frame.url).path.startswith("/v/")]
         await expect(inside.locator("#at")).to_have_text("1.500")
-        await expect(page.get_by_role("button", name="Save this frame")).to_have_count(0)
+        async with page.expect_download() as downloading:
+            await page.get_by_role("button", name="Save this frame").click()
+        with Image.open(await (await downloading.value).path()) as picture:  # of its video: nothing runs
+            assert abs(float(np.asarray(picture.convert("RGB"))[18, 32, 0]) * 219 / 255 + 16 - 40 - 45) < 2
         assert playing.directory.activations == activations and playing.directory.previews == 0
         await page.get_by_role("button", name="Back to the video").click()
         await expect(page.get_by_label("Version 1", exact=True)).to_be_visible()
@@ -229,13 +253,14 @@ async def test_two_versions_are_moved_by_one_clock(pair: tuple[World, Page, str]
                     break
                 await asyncio.sleep(0.02)
     for number, mode in enumerate(("Side by side", "Wipe", "Flip", "Difference"), 1):
-        await page.keyboard.press("Escape")
         await page.locator("h1").click()
         await page.keyboard.press(str(number))
         await expect(page.get_by_role("button", name=mode)).to_have_attribute("aria-pressed", "true")
     await expect(page.get_by_role("img", name="How much they differ")).to_be_visible(timeout=60_000)
     await page.keyboard.press("3")
     await page.get_by_role("button", name="Show B").click()
+    await page.keyboard.press("b")
+    await page.keyboard.press("b")
     await expect(page.get_by_role("button", name="Show A")).to_be_visible()
     assert "mode=flip" in page.url
     await page.get_by_role("button", name="Keep A").click()
@@ -276,6 +301,31 @@ async def test_while_they_play_both_are_within_a_frame(pair: tuple[World, Page, 
             one, other = await lights(page)
             if abs(other - one - 40) < 1.5:
                 break
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.full
+@pytest.mark.needs("ffmpeg")
+async def test_both_are_seen_on_the_whole_screen_heard_and_saved_as_one_picture(pair: tuple[World, Page, str]) -> None:
+    _, page, _ = pair
+    await page.get_by_role("slider", name="Frame").fill("60")
+    async with asyncio.timeout(30):
+        while abs((await lights(page))[0] - 70) > 1:
+            await asyncio.sleep(0.02)
+    await page.locator("h1").click()
+    async with page.expect_download() as downloading:
+        await page.keyboard.press("s")
+    saved = await downloading.value
+    assert saved.suggested_filename.endswith("-f60.png")
+    with Image.open(await saved.path()) as picture:
+        assert picture.size == (128, 36)
+        one, other = (float(np.asarray(picture.convert("RGB"))[18, x, 0]) * 219 / 255 + 16 for x in (32, 96))
+    assert abs(one - 70) < 2 and abs(other - 110) < 2
+    await page.get_by_role("button", name="Sound of A").click()
+    assert await page.evaluate("[...document.querySelectorAll('video')].map(({ muted }) => muted)") == [False, True]
+    await page.get_by_role("button", name="Full screen").click()
+    async with asyncio.timeout(30):
+        while not await page.evaluate("document.fullscreenElement?.querySelectorAll('video').length === 2"):
             await asyncio.sleep(0.02)
 
 

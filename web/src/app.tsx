@@ -1,18 +1,20 @@
-import { useQueryClient } from '@tanstack/react-query';
-import { LogOut, WifiOff } from 'lucide-react';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { LogOut } from 'lucide-react';
 import { lazy, Suspense, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
-import { ask } from './api/client';
+import { ask, type Problem } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
+import { patiently } from './api/reach';
 import { uploads } from './api/uploads';
+import { Away } from './parts/away';
 import { Button } from './parts/button';
-import { Finder } from './parts/finder';
-import { Keys } from './parts/keys';
 import { Mended } from './parts/mended';
+import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
 import { PuttingOnCanvas } from './parts/put-on-canvas';
+import { Said } from './parts/said';
 import { Toasts } from './parts/toasts';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
@@ -20,15 +22,15 @@ import { SignIn } from './screens/sign-in';
 
 // what is not looked at first comes when it is; the studio, where the first page leads, once somebody does anything there
 const studio = () => import('./screens/session');
-const Session = lazy(() => studio().then((module) => ({ default: module.Session })));
-const Compare = lazy(() => import('./screens/compare').then((module) => ({ default: module.Compare })));
-const Takes = lazy(() => import('./screens/takes').then((module) => ({ default: module.Takes })));
-const Renders = lazy(() => import('./screens/renders').then((module) => ({ default: module.Renders })));
-const Watch = lazy(() => import('./screens/watch').then((module) => ({ default: module.Watch })));
-const Embed = lazy(() => import('./screens/watch').then((module) => ({ default: module.Embed })));
-const Canvas = lazy(() => import('./screens/canvas').then((module) => ({ default: module.Canvas })));
-const Assets = lazy(() => import('./screens/assets').then((module) => ({ default: module.Assets })));
-const Usage = lazy(() => import('./screens/usage').then((module) => ({ default: module.Usage })));
+const Session = lazy(() => patiently(studio).then((module) => ({ default: module.Session })));
+const Compare = lazy(() => patiently(() => import('./screens/compare')).then((module) => ({ default: module.Compare })));
+const Takes = lazy(() => patiently(() => import('./screens/takes')).then((module) => ({ default: module.Takes })));
+const Renders = lazy(() => patiently(() => import('./screens/renders')).then((module) => ({ default: module.Renders })));
+const Watch = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Watch })));
+const Embed = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Embed })));
+const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((module) => ({ default: module.Canvas })));
+const Assets = lazy(() => patiently(() => import('./screens/assets')).then((module) => ({ default: module.Assets })));
+const Usage = lazy(() => patiently(() => import('./screens/usage')).then((module) => ({ default: module.Usage })));
 
 /** What somebody was sent is for whoever has its address; everything else is one's own, and in no other page's frame. */
 export function App() {
@@ -38,14 +40,14 @@ export function App() {
         <Switch>
           <Route path="/w/:token/embed">{({ token }) => <Embed key={token} token={token} />}</Route>
           <Route path="/w/:token">{({ token }) => <Watch key={token} token={token} />}</Route>
-          <Route>{window.top === window.self && <Studio />}</Route>
+          <Route>{window.top === window.self && <SignedIn />}</Route>
         </Switch>
       </Suspense>
     </Mended>
   );
 }
 
-function Studio() {
+function SignedIn() {
   const login = useLogin();
   const link = useLink();
   const client = useQueryClient();
@@ -60,41 +62,44 @@ function Studio() {
     return () => signs.forEach((sign) => document.removeEventListener(sign, soon));
   }, []);
 
+  const leaving = useMutation<unknown, Problem>({
+    mutationFn: () => ask('/v1/login', { method: 'DELETE' }),
+    onSuccess: () => {
+      uploads.close();
+      client.clear();
+      forgetTyped();
+      window.location.assign('/');
+    },
+  });
+
   if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
   if (login.error?.status === 401) return <SignIn />;
-  const signOut = async () => {
-    await ask('/v1/login', { method: 'DELETE' });
-    uploads.close();
-    client.clear();
-    forgetTyped();
-    window.location.assign('/');
-  };
   return (
     <div key={ownersBefore()} className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-2 sm:gap-4">
+      <header className="flex h-16 items-center gap-1 max-[23.4rem]:gap-0 sm:gap-4">
         <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
           <img src="/koda.svg" alt="" className="size-6" /> <span className="max-sm:sr-only">koda</span>
         </Link>
         <Navigation />
         <span className="flex-1" />
-        <Finder />
-        <Keys />
+        <Helps signOut={login.data?.signedIn ? () => leaving.mutate() : undefined} />
         {login.data?.signedIn && (
           <>
             <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
-            <Button kind="quiet" onClick={() => void signOut()} title="Sign out">
-              <LogOut aria-hidden className="size-4" /> <span className="max-sm:sr-only">Sign out</span>
+            <Button kind="quiet" className="max-sm:hidden" onClick={() => leaving.mutate()} disabled={leaving.isPending} title="Sign out">
+              <LogOut aria-hidden className="size-4" /> Sign out
             </Button>
           </>
         )}
       </header>
-      {(link === 'lost' || login.error) && (
-        <p role="status" className="mb-4 flex items-center gap-2 rounded-xl bg-bad-ground px-4 py-2.5 text-sm text-bad">
-          <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now. This goes on by itself from where it was.
-        </p>
+      <Away isSilent={Boolean(login.error)} />
+      {leaving.error && (
+        <div className="mb-4">
+          <Said problem={leaving.error} />
+        </div>
       )}
       <Toasts />
       <PuttingOnCanvas />
@@ -110,7 +115,7 @@ function Studio() {
             <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
             <Route path="/t/:group">{({ group }) => <Takes key={group} group={group} />}</Route>
             <Route>
-              <Missing />
+              <Missing what="There is nothing at this address." why="A letter of it may be wrong, or it was an address of another server." />
             </Route>
           </Switch>
         </Suspense>

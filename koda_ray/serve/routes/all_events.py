@@ -30,7 +30,7 @@ MOST_SESSIONS = 100
 _Followed = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{1,64}(:[0-9]{1,16})?$")]
 
 
-def _asked(
+async def _asked(
     sessions: Annotated[
         list[_Followed],
         Query(
@@ -52,7 +52,7 @@ def _asked(
     return cursors(last_event_id, asked)
 
 
-def _watching(
+async def _watching(
     request: Request,
     watch: Annotated[
         bool, Query(description="Whether somebody looks at them: then they stay awake while they wait for a person")

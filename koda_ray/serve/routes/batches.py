@@ -18,7 +18,7 @@ from koda_ray.render.options import check_options
 from koda_ray.serve.batches import BATCH_ID, MADE_SURE, batch_jobs, batch_name, batch_prefix
 from koda_ray.serve.context import Deps, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.pages import Asked, body_of, requested
+from koda_ray.serve.page_requests import Asked, body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.sessions import default_project

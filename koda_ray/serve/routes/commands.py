@@ -97,7 +97,11 @@ def _accepted(record: CommandRecord) -> CommandAccepted:
     )
 
 
-Submit = Annotated[_Submitter, Depends(_Submitter)]
+async def _submitter(request: Request, deps: Deps) -> _Submitter:
+    return _Submitter(request, deps)
+
+
+Submit = Annotated[_Submitter, Depends(_submitter)]
 
 
 @router.post("/answer", operation_id="answer", status_code=202, summary="Answer the question")

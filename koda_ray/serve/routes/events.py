@@ -43,11 +43,11 @@ _RESTARTING = 1012
 _DONE = 1000
 
 
-def _start(after: After = None, last_event_id: LastEventId = None) -> int:
+async def _start(after: After = None, last_event_id: LastEventId = None) -> int:
     return cursor(last_event_id, after)
 
 
-def _wanted(
+async def _wanted(
     channels: Annotated[
         list[Channel] | None,
         Query(description="Only what is on these, and each `resync`; repeatable, all when left out"),

@@ -109,7 +109,11 @@ class _Pictures:
             return Response(await make(path), media_type="image/jpeg", headers=headers)
 
 
-_Making = Annotated[_Pictures, Depends(_Pictures)]
+async def _pictures(request: Request, user: User, deps: Deps) -> _Pictures:
+    return _Pictures(request, user, deps)
+
+
+_Making = Annotated[_Pictures, Depends(_pictures)]
 
 
 @router.get(

@@ -38,6 +38,7 @@ async def plugin(
 
 def _offered(settings: Settings) -> tuple[AgentPlugin, ...]:
     sandbox = PersistentSandbox(
+        type="theatre",
         template=settings.e2b_template if settings.sandbox_provider == "e2b" else settings.sandbox_image,
         timeout=settings.sandbox_lifetime_s,
         checkpoint_interval=settings.heartbeat_s,

@@ -26,7 +26,7 @@ from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, backgr
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import titles_of
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
-from koda_ray.serve.pages import body_of, requested
+from koda_ray.serve.page_requests import body_of, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.events import Start, Wanted, sse

@@ -9,8 +9,8 @@ if (import.meta.hot && window.origin === 'null') Reflect.deleteProperty(window, 
 
 async function start(): Promise<void> {
   if (import.meta.env.DEV && new URLSearchParams(window.location.search).has('studio')) {
-    const { startStudio } = await import('./koda/studio');
-    startStudio();
+    const { startEditor } = await import('./koda/editor');
+    startEditor();
   }
   const { mount } = await import('./koda/mount');
   await mount();

@@ -1,4 +1,4 @@
-// Saves what Theatre's studio edits, in the live preview, to src/theatre/state.json.
+// Saves what Theatre's editor edits, in the live preview, to src/theatre/state.json.
 //
 // The page posts the whole on-disk state to `__koda/theatre-state` under its base, which takes a link that may edit. The
 // file is replaced in one step, and the page that wrote it is not reloaded for it.

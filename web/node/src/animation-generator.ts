@@ -1,7 +1,7 @@
 /** Written by `python -m koda_ray.plugins`, whose definition it is; not by hand. */
-import type { AgentPlugin } from './plugin';
+import type { CanvasAgent } from './plugin';
 
-export const animationGeneratorPlugin: AgentPlugin = {
+export const animationGeneratorPlugin: CanvasAgent = {
   "id": "animation-generator",
   "name": "Animation Generator",
   "description": "A sentence becomes an animation: planned, written and rendered by agents, and changed in words",

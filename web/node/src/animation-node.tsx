@@ -1,6 +1,6 @@
 /** The animation node on a React Flow canvas. */
-import { type Node, NodeResizeControl, ResizeControlVariant, useNodeConnections, useNodesData, useReactFlow, useStore } from '@xyflow/react';
-import { type MouseEvent, useCallback } from 'react';
+import { type Node, NodeResizeControl, ResizeControlVariant, useNodeConnections, useNodesData, useReactFlow, useStore, useStoreApi } from '@xyflow/react';
+import { type KeyboardEvent, type MouseEvent, useCallback } from 'react';
 import { AnimationScreen, PhaseLine, useWhere } from './animation';
 import { animationGeneratorPlugin } from './animation-generator';
 import { useAround, useGiven } from './context';
@@ -9,9 +9,8 @@ import type { NodeData, NodeParts } from './registry';
 import type { AnimationData } from './request';
 import { shownOf } from './session';
 import { Sockets } from './sockets';
+import { LEAST_PX, MOST_PX, widthAfter } from './width';
 
-const LEAST_PX = 320;
-const MOST_PX = 900;
 /** Below it nobody reads what stands in a node: it is its picture and its phase. */
 const READABLE_ZOOM = 0.5;
 const USED = 'a, button, input, textarea, select, video, summary, label, .koda-resize';
@@ -32,7 +31,9 @@ export function AnimationNode({ id, data, selected }: NodeParts) {
   return (
     <article className="koda-node" data-selected={selected || undefined} data-mood={where.mood} onDoubleClick={open} aria-label={where.title}>
       {selected && (
-        <NodeResizeControl className="koda-resize" position="right" variant={ResizeControlVariant.Line} resizeDirection="horizontal" minWidth={LEAST_PX} maxWidth={MOST_PX} />
+        <NodeResizeControl className="koda-resize" position="right" variant={ResizeControlVariant.Line} resizeDirection="horizontal" minWidth={LEAST_PX} maxWidth={MOST_PX}>
+          <Width id={id} title={where.title} />
+        </NodeResizeControl>
       )}
       <header>
         <span className="koda-title">{where.title}</span>
@@ -63,6 +64,36 @@ export function AnimationNode({ id, data, selected }: NodeParts) {
           </div>
         ))}
     </article>
+  );
+}
+
+/** How wide the node is, for keys: what is drawn along its edge by a pointer. */
+function Width({ id, title }: { id: string; title: string }) {
+  const store = useStoreApi();
+  const width = useStore(({ nodeLookup }) => Math.round(nodeLookup.get(id)?.measured.width ?? LEAST_PX));
+  const keys = (event: KeyboardEvent) => {
+    const { nodeLookup, triggerNodeChanges } = store.getState();
+    const to = widthAfter(event, width);
+    if (to === undefined) return;
+    event.preventDefault();
+    event.stopPropagation(); // arrow keys move a node
+    const dimensions = { width: to, height: nodeLookup.get(id)?.measured.height ?? 0 };
+    triggerNodeChanges([{ id, type: 'dimensions', resizing: false, setAttributes: 'width', dimensions }]);
+  };
+  return (
+    <span
+      role="separator"
+      tabIndex={0}
+      className="koda-width nokey"
+      aria-label={`Width of ${title}`}
+      aria-orientation="vertical"
+      aria-valuenow={width}
+      aria-valuemin={LEAST_PX}
+      aria-valuemax={MOST_PX}
+      aria-valuetext={`${width} pixels`}
+      title="Width: ← →, with Shift in large steps"
+      onKeyDown={keys}
+    />
   );
 }
 

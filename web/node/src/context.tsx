@@ -103,8 +103,8 @@ export function useGiven(nodeId: string, edges: readonly Joint[], nodes: readonl
 }
 
 function givenBy({ edge, from, entry }: { edge: Joint; from: Source; entry: Entry }, koda: Koda): Given {
-  const sourceHandle = edge.sourceHandle ?? entry.plugin.handles.outputs[0]?.id ?? '';
+  const sourceHandle = edge.sourceHandle ?? entry.plugin.handles?.outputs[0]?.id ?? '';
   const given = { handle: edge.targetHandle ?? '', source: from.id, sourceHandle };
-  const name = handleOf(entry.plugin.handles.outputs, sourceHandle)?.name ?? sourceHandle;
+  const name = handleOf(entry.plugin.handles?.outputs ?? [], sourceHandle)?.name ?? sourceHandle;
   return { ...given, plugin: entry.plugin.id, data: from.data, name: `${entry.plugin.name}: ${name}`, value: entry.output?.(sourceHandle, from.data, koda) };
 }

@@ -122,7 +122,7 @@ function chosen(settings: readonly PluginSetting[], values: Record<string, strin
 }
 
 function Setting({ setting, value, set }: { setting: PluginSetting; value: string | number | undefined; set: (value: string | number | undefined) => void }) {
-  const { name, type, unit, options, minimum, maximum, default: usual } = setting;
+  const { name, type, unit, options = [], minimum, maximum, default: usual } = setting;
   const id = useId();
   return (
     <div>

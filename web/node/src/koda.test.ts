@@ -48,3 +48,10 @@ test('what is begun on one canvas is not under way on another one with nodes of 
   void koda.makingsOn('one').begin('a', () => new Promise(() => {}));
   expect([koda.makingsOn('one').of('a').busy, koda.makingsOn('two').of('a').busy]).toEqual([true, false]);
 });
+
+test('whoever wants to hear of it is told that a key is not known any more', async () => {
+  vi.stubGlobal('fetch', async () => Response.json({ code: 'UNAUTHENTICATED', detail: 'a key is needed' }, { status: 401 }));
+  const hear = vi.fn();
+  await expect(new Koda({ hear }).upload(new File([], 'a.png'))).rejects.toThrow('a key is needed');
+  expect(hear.mock.calls.map(([{ status }]) => status)).toEqual([401]);
+});

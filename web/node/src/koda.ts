@@ -1,8 +1,8 @@
 /** A koda server as nodes use it: requests, one stream of events for all of them, and what is known of their sessions. */
 import { Addresses, type MediaLinks } from './addresses';
-import { ask, type Ask, commandKey } from './http';
+import { ask, type Ask, commandKey, Problem } from './http';
 import { Makings } from './makings';
-import type { NodeSession } from './session';
+import { type Job, type NodeSession, progressIn } from './session';
 import { Sessions } from './sessions';
 import { Stream } from './stream';
 
@@ -19,6 +19,8 @@ export interface KodaOptions {
   studio?: (sessionId: string) => string;
   /** Goes there, by a double click; left out, the browser does. */
   open?: (sessionId: string) => void;
+  /** Is told of whatever a request did not come to, such as a key that is not known any more. */
+  hear?: (problem: Problem) => void;
   /** A stream that the page has already. */
   stream?: Stream;
 }
@@ -46,13 +48,20 @@ export class Koda {
   private readonly makings = new Map<string, Makings>();
   private readonly headers: () => Record<string, string>;
   private readonly credentials: RequestCredentials;
+  private readonly hear: ((problem: Problem) => void) | undefined;
 
-  constructor({ base = '', headers = () => ({}), credentials = 'same-origin', studio, open, stream }: KodaOptions = {}) {
+  constructor({ base = '', headers = () => ({}), credentials = 'same-origin', studio, open, hear, stream }: KodaOptions = {}) {
     this.base = base.replace(/\/$/, '');
     this.headers = headers;
     this.credentials = credentials;
+    this.hear = hear;
     this.stream = stream ?? new Stream(this.base, headers, credentials);
-    this.sessions = new Sessions(this.stream, (id) => this.ask<NodeSession>(`/v1/sessions/${id}`));
+    this.sessions = new Sessions(
+      this.stream,
+      (id) => this.ask<NodeSession>(`/v1/sessions/${id}`),
+      undefined,
+      async (id) => progressIn((await this.ask<{ jobs: Job[] }>(`/v1/sessions/${id}/jobs?limit=1`)).jobs),
+    );
     this.addresses = new Addresses(
       (id, jobId) => this.ask<MediaLinks>(`/v1/sessions/${id}/media?job=${jobId}`),
       (id) => this.sessions.shownAnew(id),
@@ -72,8 +81,13 @@ export class Koda {
     return this.base + path;
   }
 
-  ask<T>(path: string, asked: Ask = {}): Promise<T> {
-    return ask<T>(this.url(path), { credentials: this.credentials, ...asked, headers: { ...this.headers(), ...asked.headers } });
+  async ask<T>(path: string, asked: Ask = {}): Promise<T> {
+    try {
+      return await ask<T>(this.url(path), { credentials: this.credentials, ...asked, headers: { ...this.headers(), ...asked.headers } });
+    } catch (problem) {
+      if (problem instanceof Problem) this.hear?.(problem);
+      throw problem;
+    }
   }
 
   /** Begin a session; the same key makes it once. Returns its id. */

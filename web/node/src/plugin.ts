@@ -31,13 +31,13 @@ export interface PluginHandles {
   outputs: PluginHandle[];
 }
 
-/** What any node of a canvas says of itself. */
+/** What any node of a canvas says of itself; without handles no edge begins or ends at it. */
 export interface PluginBase {
   id: string;
   name: string;
   description: string;
   icon: string;
-  handles: PluginHandles;
+  handles?: PluginHandles | null;
 }
 
 export interface PhaseDefinition {
@@ -51,6 +51,12 @@ export interface PhaseDefinition {
   showProgress?: boolean;
 }
 
+/** What a sandbox may use: processors, and memory as a number with its unit; what is left out, its machine decides. */
+export interface SandboxResources {
+  cpu?: number | null;
+  memory?: string | null;
+}
+
 /** Times in seconds. */
 export interface PersistentSandbox {
   type: 'theatre' | 'code' | 'e2b-browser';
@@ -58,7 +64,7 @@ export interface PersistentSandbox {
   timeout: number;
   checkpointInterval: number;
   idleTimeout: number;
-  resources: { memory?: string | null };
+  resources?: SandboxResources | null;
 }
 
 /** Something to choose before the work begins; `id` is its place in the body of `POST /v1/sessions`. */
@@ -69,27 +75,53 @@ export interface PluginSetting {
   unit?: string | null;
   minimum?: number | null;
   maximum?: number | null;
-  options: (string | number)[];
+  options?: (string | number)[];
   default?: string | number | null;
+}
+
+export interface PluginAuthor {
+  type: 'official' | 'community';
+  name: string;
+  verified: boolean;
+}
+
+/** Pixels of the canvas. */
+export interface NodeSize {
+  width: number;
+  height: number | 'auto';
+}
+
+export interface NodeRendering {
+  mode: 'node' | 'modal';
+  component: string;
+  defaultSize?: NodeSize | null;
+  resizable?: boolean;
+  collapsible?: boolean;
+}
+
+/** The window of a plugin that is shown in one. */
+export interface ModalConfig {
+  size: 'small' | 'medium' | 'large' | 'fullscreen';
+  title: string;
 }
 
 export interface AgentPlugin extends PluginBase {
   category: 'generation' | 'analysis' | 'transform';
   type: 'agent';
   version: string;
-  author: { type: 'official' | 'community'; name: string; verified: boolean };
+  author: PluginAuthor;
   visibility: 'public' | 'private';
-  rendering: {
-    mode: 'node' | 'modal';
-    component: string;
-    /** Pixels of the canvas. */
-    defaultSize: { width: number; height: number | 'auto' };
-    resizable: boolean;
-    collapsible: boolean;
-  };
+  rendering: NodeRendering;
+  modalConfig?: ModalConfig | null;
   capabilities: AgentCapability[];
   services: AgentService[];
-  sandboxConfig: PersistentSandbox;
-  phases: PhaseDefinition[];
+  sandboxConfig?: PersistentSandbox | null;
+  phases?: PhaseDefinition[];
+  settings?: PluginSetting[];
+}
+
+/** An agent that a canvas shows as a node: it says what it takes, gives and lets one choose. */
+export interface CanvasAgent extends AgentPlugin {
+  handles: PluginHandles;
   settings: PluginSetting[];
 }

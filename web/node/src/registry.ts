@@ -40,7 +40,7 @@ export class Registry {
   register(entry: Entry): void {
     const { id, handles } = entry.plugin;
     if (this.entries.has(id)) throw new Error(`a plugin ${JSON.stringify(id)} is registered already`);
-    for (const side of [handles.inputs, handles.outputs]) {
+    for (const side of [handles?.inputs ?? [], handles?.outputs ?? []]) {
       const ids = side.map((each) => each.id);
       if (new Set(ids).size < ids.length) throw new Error(`handles of ${JSON.stringify(id)} have the same id: ${ids.join(', ')}`);
     }

@@ -6,7 +6,7 @@ import { Problem } from './http';
 import type { CommandName } from './koda';
 import { bytes, Button, clock, Fact, Icon, Said, seconds, useSeconds } from './parts';
 import type { Seen } from './sessions';
-import type { NodeSession, Progress } from './session';
+import { doingWords, farWords, type NodeSession, type Progress } from './session';
 
 type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
@@ -97,15 +97,15 @@ function rendering(isFinal: boolean): string {
 }
 
 function Bar({ progress }: { progress: Progress }) {
-  const { percent, framesDone, framesTotal, secondsLeft, stage } = progress;
+  const { percent } = progress;
   return (
     <div>
       <div role="progressbar" aria-label="Rendering" aria-valuenow={Math.round(percent)} aria-valuemin={0} aria-valuemax={100} className="koda-bar">
         <div style={{ width: `${percent}%` }} />
       </div>
       <p className="koda-line koda-fact">
-        <span>{framesTotal ? `${framesDone ?? 0} of ${framesTotal} frames` : `${Math.round(percent)} %`}</span>
-        <span>{secondsLeft ? `${stage} · about ${Math.ceil(secondsLeft)} s left` : stage}</span>
+        <span>{farWords(progress)}</span>
+        <span>{doingWords(progress)}</span>
       </p>
     </div>
   );

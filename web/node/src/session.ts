@@ -87,6 +87,50 @@ export interface Progress {
   secondsLeft?: number;
 }
 
+/** A render's row, as far as it says how far that is. */
+export interface Job {
+  id: string;
+  status: 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled';
+  progress: Record<string, unknown>;
+}
+
+const STAGES: Record<string, string> = {
+  queued: 'Waits for its turn',
+  waiting: 'Waits for a machine',
+  capturing: 'Taking frames',
+  encoding: 'Encoding',
+  joining: 'Joining',
+  uploading: 'Storing',
+};
+
+/** What a render does just now, in words. */
+export function stageWords(stage: string): string {
+  return STAGES[stage] ?? stage;
+}
+
+/** Whether what a session owes comes to a render. */
+export function mayRender(owes: Owes | null | undefined): boolean {
+  return owes === 'execute' || owes === 'render_final';
+}
+
+/** How far the newest of a session's renders is, as its row says; nothing where none is under way. */
+export function progressIn(jobs: readonly Job[]): Progress | undefined {
+  const [job] = jobs;
+  if (!job || (job.status !== 'queued' && job.status !== 'running')) return undefined;
+  return { percent: 0, stage: job.status === 'queued' ? 'queued' : 'waiting', ...job.progress, jobId: job.id };
+}
+
+/** How far a render is, in words; where nothing is made of it yet, nothing. */
+export function farWords({ percent, framesDone, framesTotal }: Progress): string {
+  if (framesTotal) return `${framesDone ?? 0} of ${framesTotal} frames`;
+  return percent ? `${Math.round(percent)} %` : '';
+}
+
+/** What a render does, and how long it may take still. */
+export function doingWords({ stage, secondsLeft }: Progress): string {
+  return secondsLeft ? `${stageWords(stage)} · about ${Math.ceil(secondsLeft)} s left` : stageWords(stage);
+}
+
 const OWED: Record<string, string> = {
   analyze: 'Reading the prompt',
   plan: 'Planning the scenes',

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Problem } from './http';
-import type { NodeSession, SessionEvent } from './session';
+import type { NodeSession, Progress, SessionEvent } from './session';
 import { Sessions } from './sessions';
 
 const at = (seq: number): NodeSession => ({
@@ -19,6 +19,7 @@ function server() {
     reads: 0,
     problem: undefined as Problem | undefined,
     followed: [] as number[],
+    far: async (): Promise<Progress | undefined> => undefined,
     hear: undefined as ((event: SessionEvent) => void) | undefined,
   };
   const read = async () => {
@@ -31,7 +32,7 @@ function server() {
     told.hear = listener;
     return () => (told.hear = undefined);
   };
-  return { told, sessions: new Sessions({ follow }, read, 1000) };
+  return { told, sessions: new Sessions({ follow }, read, 1000, () => told.far()) };
 }
 
 const event = (type: string, data = {}): SessionEvent => ({ streamId: 'ses_1', seq: 2, type, data });
@@ -107,4 +108,23 @@ test('one that was deleted and is back is shown and followed again', async () =>
   sessions.reread('ses_1');
   await vi.advanceTimersByTimeAsync(200);
   expect([sessions.seen('ses_1').gone, sessions.seen('ses_1').session?.seq, told.followed]).toEqual([false, 4, [1, 4]]);
+});
+
+test('how far a render is, is known before anything is told of it, and what is told meanwhile is newer', async () => {
+  const { told, sessions } = server();
+  told.far = async () => ({ jobId: 'job_1', percent: 0, stage: 'waiting' });
+  sessions.watch('ses_1', () => {});
+  await vi.advanceTimersByTimeAsync(10);
+  expect(sessions.seen('ses_1').progress?.stage).toBe('waiting');
+  told.hear?.(event('state_change', { phase: 'plan', owes: null }));
+  expect(sessions.seen('ses_1').progress).toBeUndefined();
+  const other = server();
+  let answer = (_: Progress) => {};
+  other.told.far = () => new Promise((done) => (answer = done));
+  other.sessions.watch('ses_1', () => {});
+  await vi.advanceTimersByTimeAsync(10);
+  other.told.hear?.(event('render_complete'));
+  answer({ jobId: 'job_1', percent: 90, stage: 'capturing' });
+  await vi.advanceTimersByTimeAsync(10);
+  expect(other.sessions.seen('ses_1').progress).toBeUndefined();
 });

@@ -6,7 +6,7 @@
  */
 import { Problem } from './http';
 import { paced } from './pace';
-import type { NodeSession, Progress, SessionEvent } from './session';
+import { mayRender, type NodeSession, type Progress, type SessionEvent } from './session';
 import type { Stream } from './stream';
 
 const REREAD_MS = 120;
@@ -29,6 +29,8 @@ interface Held {
   leaving?: ReturnType<typeof setTimeout> | undefined;
   reread: () => void;
   again?: ReturnType<typeof setTimeout> | undefined;
+  /** How often something was heard of its renders: then that is newer than what a row says. */
+  heard: number;
 }
 
 const NOTHING: Seen = { thinking: '', gone: false };
@@ -40,6 +42,8 @@ export class Sessions {
     private readonly stream: Pick<Stream, 'follow'>,
     private readonly read: (id: string) => Promise<NodeSession>,
     private readonly lingerMs = LINGER_MS,
+    /** How far a session's render is: what was told of that before it is followed is not told again. */
+    private readonly far: (id: string) => Promise<Progress | undefined> = async () => undefined,
   ) {}
 
   /** What is known of a session; the same object until something changes. */
@@ -73,7 +77,7 @@ export class Sessions {
   private hold(id: string): Held {
     const there = this.held.get(id);
     if (there) return there;
-    const made: Held = { seen: NOTHING, watchers: new Set(), reread: paced(() => void this.load(id, made), REREAD_MS) };
+    const made: Held = { seen: NOTHING, watchers: new Set(), heard: 0, reread: paced(() => void this.load(id, made), REREAD_MS) };
     this.held.set(id, made);
     return made;
   }
@@ -84,7 +88,10 @@ export class Sessions {
       const session = await this.read(id);
       if ((one.seen.session?.seq ?? -1) > session.seq) return; // an older answer came later
       this.show(one, { session, problem: undefined, gone: false }); // one that was deleted may be back
-      if (!one.follows && one.watchers.size > 0) one.follows = this.stream.follow(id, session.seq, (event) => this.hear(one, event));
+      if (one.follows || one.watchers.size === 0) return;
+      one.follows = this.stream.follow(id, session.seq, (event) => this.hear(one, event));
+      if (mayRender(session.state.owes)) void this.seed(id, one);
+      else if (one.seen.progress) this.show(one, { progress: undefined });
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (error.status === 404) this.end(one);
@@ -93,12 +100,19 @@ export class Sessions {
     }
   }
 
+  private async seed(id: string, one: Held): Promise<void> {
+    const { heard } = one;
+    const progress = await this.far(id).catch(() => undefined); // the next that is heard says it as well
+    if (heard === one.heard) this.show(one, { progress });
+  }
+
   private hear(one: Held, event: SessionEvent): void {
     const { type, data } = event;
+    if (type.startsWith('render_') || (type === 'state_change' && !data?.['owes'])) one.heard += 1;
     if (type === 'gone') return this.end(one);
     if (type === 'render_progress') return this.show(one, { progress: data as unknown as Progress });
     if (type === 'thinking') return this.show(one, { thinking: String(data?.['message'] ?? '') });
-    if (type === 'state_change') this.show(one, { thinking: '' });
+    if (type === 'state_change') this.show(one, { thinking: '', ...(data?.['owes'] ? {} : { progress: undefined }) });
     if (type === 'render_start' || type === 'render_complete') this.show(one, { progress: undefined });
     one.reread();
   }

@@ -26,7 +26,7 @@ export function handleOf(handles: readonly PluginHandle[], id: string | null | u
 }
 
 /** Whether an edge may be drawn: from an output into an input that takes it, and in no circle. */
-export function mayConnect(edge: Omit<Edge, 'id'>, edges: readonly Edge[], handles: (nodeId: string) => PluginHandles | undefined): boolean {
+export function mayConnect(edge: Omit<Edge, 'id'>, edges: readonly Edge[], handles: (nodeId: string) => PluginHandles | null | undefined): boolean {
   const from = handleOf(handles(edge.source)?.outputs ?? [], edge.sourceHandle);
   const into = handleOf(handles(edge.target)?.inputs ?? [], edge.targetHandle);
   return from !== undefined && into !== undefined && fits(from.type, into.type) && !leads(edge.target, edge.source, edges);

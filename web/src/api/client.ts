@@ -1,8 +1,8 @@
 /** The API, as its description types it (`npm run schema`), with its problems in its own words. */
-import { ask, commandKey, Problem } from '../../node/src/http';
+import { ask as asked, type Ask, commandKey, Problem } from '../../node/src/http';
 import type { components } from './schema';
 
-export { ask, newKey, Problem } from '../../node/src/http';
+export { newKey, Problem } from '../../node/src/http';
 
 export type Schemas = components['schemas'];
 export type SessionView = Schemas['SessionView'];
@@ -23,7 +23,30 @@ export type CommandName =
   | 'render'
   | 'rewind'
   | 'fork'
+  | 'permissions'
+  | 'budget'
   | `approvals/${string}/${'approve' | 'reject'}`;
+
+const hearing = new Set<(problem: Problem) => void>();
+
+/** Be told of whatever a request of the page did not come to, whoever made it. */
+export function onProblem(hear: (problem: Problem) => void): void {
+  hearing.add(hear);
+}
+
+/** Tell that a request did not come to what it was for. */
+export function tellProblem(problem: Problem): void {
+  for (const hear of hearing) hear(problem);
+}
+
+export async function ask<T>(address: string, how?: Ask): Promise<T> {
+  try {
+    return await asked<T>(address, how);
+  } catch (problem) {
+    if (problem instanceof Problem) tellProblem(problem);
+    throw problem;
+  }
+}
 
 /** Take what is not there for what was deleted elsewhere. */
 export function unlessGone(problem: unknown): void {

@@ -89,7 +89,7 @@ test('exactly the files that went along are gone from it once it is made', async
 function keeping() {
   const kept = new Map<string, Kept>();
   const at = { user: 'ann' };
-  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', files: [], sent: { asked: '', key: '' } };
+  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', budget: {}, files: [], sent: { asked: '', key: '' } };
   return { at, keeps: { read: () => kept.get(at.user) ?? none, put: (what: Kept) => void kept.set(at.user, what) } };
 }
 
@@ -158,4 +158,12 @@ test('what was said of a prompt is gone once another is typed', () => {
     composing.put({ prompt });
     expect([composing.seen.problem, composing.seen.isUntold]).toEqual([undefined, false]);
   }
+});
+
+test('what else was said goes along, and nothing of what was not', () => {
+  const { composing } = begun();
+  composing.put({ prompt: 'A ball', style: ' playful ', mode: 'ask', budget: { costUsd: '2', tokens: '' } });
+  expect(composing.body).toEqual({ prompt: 'A ball', options: {}, assetIds: [], style: 'playful', permissions: { mode: 'ask' }, budget: { costUsd: 2 } });
+  composing.made(composing.body);
+  expect(composing.body).toEqual({ prompt: '', options: {}, assetIds: [] });
 });

@@ -9,6 +9,7 @@ import { Attempt, type Sent } from './attempt';
 import { ask, type Problem } from './client';
 import { keep, keyOf, readKept } from './kept';
 import { atChange, whose } from './owner';
+import { budgetOf, type Permissions, type Typed } from './this-session';
 import { type Upload, uploads, type Uploads } from './uploads';
 
 export interface Asked {
@@ -17,6 +18,10 @@ export interface Asked {
   aspect: string;
   fps: string;
   takes: string;
+  style: string;
+  /** What agents may do by themselves; empty as usual. */
+  mode: Permissions['mode'] | '';
+  budget: Typed;
 }
 
 export interface Attached {
@@ -37,7 +42,7 @@ interface Kept extends Asked {
 
 /** Where one composes. */
 const AT = '/';
-const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '' };
+const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', budget: {} };
 const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' } };
 
 export class Composing {
@@ -110,9 +115,15 @@ export class Composing {
 
   /** The body of the request that makes it. */
   get body() {
-    const { prompt, duration, aspect, fps, takes } = this.asked;
+    const { prompt, duration, aspect, fps, takes, style, mode, budget } = this.asked;
+    const limits = budgetOf(budget);
+    const more = {
+      ...(style.trim() ? { style: style.trim() } : {}),
+      ...(mode ? { permissions: { mode } } : {}),
+      ...(Object.keys(limits).length > 0 ? { budget: limits } : {}),
+    };
     const options = { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}), ...(fps ? { fps: Number(fps) } : {}) };
-    return { prompt, options, assetIds: this.files.flatMap(({ id }) => id ?? []), ...(takes ? { takes: Number(takes) } : {}) };
+    return { prompt, options, assetIds: this.files.flatMap(({ id }) => id ?? []), ...(takes ? { takes: Number(takes) } : {}), ...more };
   }
 
   /** The key of the request that makes it, which is about to be sent. */

@@ -38,9 +38,9 @@ export function finalName({ format, transparent, width, height, fps }: RenderSum
   return told.filter(Boolean).join(' · ');
 }
 
-/** Those of a session that are there still, newest first. */
-export function useFinals({ id, state }: SessionView): readonly Final[] {
-  const { data = NONE } = useQuery<readonly Final[], Problem>({
+/** How the finished videos are read, for who wants to know whether they were. */
+export function useFinalList({ id, state }: SessionView) {
+  return useQuery<readonly Final[], Problem>({
     queryKey: ['finals', id, state.output?.videoUrl],
     queryFn: async ({ signal }) => {
       const { renders } = await ask<Schemas['RenderList']>(`/v1/renders?session=${id}&kind=final&status=succeeded&limit=100`, { signal });
@@ -50,7 +50,11 @@ export function useFinals({ id, state }: SessionView): readonly Final[] {
     },
     staleTime: STALE_MS,
   });
-  return data;
+}
+
+/** Those of a session that are there still, newest first. */
+export function useFinals(session: SessionView): readonly Final[] {
+  return useFinalList(session).data ?? NONE;
 }
 
 /** Delete a finished video, with those that were made the same before; who is gone already is deleted. */

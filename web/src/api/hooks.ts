@@ -1,7 +1,7 @@
 import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { paced } from '../../node/src/pace';
-import type { Progress } from '../../node/src/session';
+import { mayRender, type Progress, progressIn } from '../../node/src/session';
 import { ask, Problem, type Schemas, type SessionView } from './client';
 import { ownedBy } from './owner';
 import { stream } from './stream';
@@ -47,7 +47,15 @@ export function useSession(id: string) {
     queryFn: () => ask(`/v1/sessions/${id}`),
     retry: (count, problem) => problem.status === 0 && count < 5,
   });
-  const [progress, setProgress] = useState<Progress>();
+  const [heard, setHeard] = useState<Progress | null>(); // null: what is told of renders was heard, and none is under way
+  const owed = query.data?.state.owes;
+  const stored = useQuery<Progress | null, Problem>({
+    queryKey: ['progress', id, owed],
+    queryFn: async () => progressIn((await ask<Schemas['JobPage']>(`/v1/sessions/${id}/jobs?limit=1`)).jobs) ?? null,
+    enabled: mayRender(owed) && heard === undefined,
+    staleTime: Infinity,
+    gcTime: 0,
+  });
   const [thinking, setThinking] = useState('');
   const [gone, setGone] = useState(false);
   const from = query.data?.seq;
@@ -62,19 +70,25 @@ export function useSession(id: string) {
     const versions = paced(() => void client.invalidateQueries({ queryKey: ['versions', id] }), REREAD_MS);
     return stream.follow(id, first.current ?? 0, (event) => {
       if (event.type === 'gone') setGone(true);
-      else if (event.type === 'render_progress') setProgress(event.data as unknown as Progress);
+      else if (event.type === 'render_progress') setHeard(event.data as unknown as Progress);
       else if (event.type === 'thinking') setThinking(String(event.data?.message ?? ''));
       else {
         const stands = event.type === 'state_change' ? `${event.data?.phase} ${event.data?.owes}` : stood.current;
         if (stands !== stood.current) setThinking(''); // what is only said to them leaves them at what they do
         stood.current = stands;
-        if (event.type === 'render_start' || event.type === 'render_complete') setProgress(undefined);
+        const isOver = event.type === 'state_change' && !event.data?.owes;
+        if (isOver || event.type === 'render_start' || event.type === 'render_complete') setHeard(null);
+        if (event.type === 'resync') {
+          setHeard(undefined);
+          void client.invalidateQueries({ queryKey: ['progress', id] });
+        }
         if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
         if (VERSIONED.includes(event.type)) versions();
         reread();
       }
     });
   }, [client, id, there]);
+  const progress = (heard === undefined && mayRender(owed) ? stored.data : heard) ?? undefined;
   return { ...query, progress, thinking: thinking || query.data?.state.execution?.thinking || '', gone };
 }
 

@@ -50,38 +50,87 @@ test('only the frame that is shown is heard, and only from its origin', () => {
 });
 
 test('of many frames that are sought the last is shown, and none before is shown again', () => {
-  const orders: { id: number; time: number }[] = [];
-  const frame = { postMessage: (order: { id: number; time: number }) => orders.push(order) } as unknown as Window;
+  const requests: { id: number; time: number }[] = [];
+  const frame = { postMessage: (request: { id: number; time: number }) => requests.push(request) } as unknown as Window;
   const page = new LivePage(() => frame, 'http://here', () => {});
   const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
   tell(READY);
   for (const time of [1, 2, 3]) page.seek(time);
   tell({ type: 'state', time: 0.5, playing: true });
   expect(page.shown.time).toBe(3);
-  expect(orders.map(({ time }) => time)).toEqual([1]);
-  tell({ type: 'state', id: orders[0]?.id, time: 1, playing: false });
-  expect(orders.map(({ time }) => time)).toEqual([1, 3]);
+  expect(requests.map(({ time }) => time)).toEqual([1]);
+  tell({ type: 'state', id: requests[0]?.id, time: 1, playing: false });
+  expect(requests.map(({ time }) => time)).toEqual([1, 3]);
   expect(page.shown.time).toBe(3);
-  tell({ type: 'error', id: orders[1]?.id, message: 'it broke' });
+  tell({ type: 'error', id: requests[1]?.id, message: 'it broke' });
   expect(page.shown.problem).toBe('it broke');
   page.seek(4);
-  tell({ type: 'state', id: orders[2]?.id, time: 4, playing: false });
+  tell({ type: 'state', id: requests[2]?.id, time: 4, playing: false });
   expect(page.shown).toMatchObject({ time: 4, playing: false });
 });
 
 test('what a page says of a point is taken as a place within bounds and short texts, and only for the question that was asked', async () => {
-  const orders: { id: number; do: string }[] = [];
-  const frame = { postMessage: (order: { id: number; do: string }) => orders.push(order) } as unknown as Window;
+  const requests: { id: number; do: string }[] = [];
+  const frame = { postMessage: (request: { id: number; do: string }) => requests.push(request) } as unknown as Window;
   const page = new LivePage(() => frame, 'http://here', () => {});
   const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, type: 'picked', ...data } } as unknown as MessageEvent);
   const box = { x: 1, y: -2, width: 3, height: 4, more: 1 };
   const first = page.pick(10, 20);
   tell({ id: 99, box, text: 'another' });
-  tell({ id: orders[0]?.id, box, text: 'x'.repeat(9999), component: 7, source: 'src/App.tsx:3', more: 1 });
+  tell({ id: requests[0]?.id, box, text: 'x'.repeat(9999), component: 7, source: 'src/App.tsx:3', more: 1 });
   expect(await first).toEqual({ box: { x: 1, y: -2, width: 3, height: 4 }, text: 'x'.repeat(500), component: '', source: 'src/App.tsx:3' });
   for (const wrong of [undefined, { ...box, width: 0 }, { ...box, x: 1e9 }, { ...box, y: '1' }, 'box']) {
     const found = page.pick(0, 0);
-    tell({ id: orders.at(-1)?.id, box: wrong, text: 'x' });
+    tell({ id: requests.at(-1)?.id, box: wrong, text: 'x' });
     expect(await found).toBeUndefined();
   }
+});
+
+/** A page's frame that keeps what it is told. */
+function framed() {
+  const requests: Record<string, unknown>[] = [];
+  const frame = { postMessage: (request: Record<string, unknown>) => requests.push(request) } as unknown as Window;
+  const hear = (page: LivePage, data: object) => page.hear({ source: frame, origin: 'http://here', data: { koda: 1, ...data } } as unknown as MessageEvent);
+  return { frame, requests, hear };
+}
+
+test('a page in the place of another goes on at its time, as it was played', () => {
+  const { frame, hear } = framed();
+  const before = new LivePage(() => frame, 'http://here', () => {});
+  hear(before, READY);
+  const how = { rate: 0.5, from: 1, to: 2, loop: true };
+  before.play(how);
+  hear(before, { type: 'state', time: 1.5, playing: true });
+  const renewed = framed();
+  const page = new LivePage(() => renewed.frame, 'http://here', () => {}, { before });
+  expect(page.shown).toMatchObject({ timeline: { duration: 5, fps: 60 }, time: 1.5, playing: true });
+  renewed.hear(page, READY);
+  expect(renewed.requests).toMatchObject([{ do: 'seek', time: 1.5 }, { do: 'play', ...how }]);
+});
+
+test('what is told before it is there is carried out then, and one that stood stands', () => {
+  const { frame, hear } = framed();
+  const before = new LivePage(() => frame, 'http://here', () => {});
+  hear(before, READY);
+  const renewed = framed();
+  const page = new LivePage(() => renewed.frame, 'http://here', () => {}, { before });
+  page.seek(3);
+  page.pause();
+  expect(renewed.requests).toEqual([]);
+  expect(page.shown).toMatchObject({ time: 3, playing: false });
+  renewed.hear(page, READY);
+  expect(renewed.requests).toMatchObject([{ do: 'seek', time: 3 }]);
+  expect(page.shown).toMatchObject({ time: 3, playing: false });
+});
+
+test('where nothing is to move by itself a page stands once it is there, until somebody has it play', () => {
+  const { frame, requests, hear } = framed();
+  const page = new LivePage(() => frame, 'http://here', () => {}, { rests: () => true });
+  hear(page, READY);
+  expect(requests).toMatchObject([{ do: 'pause' }]);
+  expect(page.shown.playing).toBe(false);
+  page.play({ rate: 1, from: 0, to: 5, loop: true });
+  hear(page, READY); // it began anew, since it was written on
+  expect(page.shown.playing).toBe(true);
+  expect(requests).toHaveLength(2);
 });

@@ -34,6 +34,12 @@ export interface Shown {
   problem: string;
 }
 
+/** What a live page is in the place of, and whether it is to stand until it is told to play. */
+interface Given {
+  before?: LivePage | undefined;
+  rests?: () => boolean;
+}
+
 type Later = (told: () => void) => void;
 
 type Told =
@@ -85,17 +91,28 @@ function text(value: unknown): string {
 export class LivePage {
   shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '' };
   private readonly watchers = new Set<() => void>();
-  private orders = 0;
+  private requests = 0;
   private sought: number | undefined;
   private wanted: number | undefined;
   private isDue = false;
+  /** How it was last told to play; undefined where it was told to stand since, or nothing. */
+  private how: How | undefined;
+  /** Where to go on once the page is there, which is another one in an earlier one's place. */
+  private resumes: { time: number; playing: boolean } | undefined;
   private readonly asked = new Map<number, (found: Picked | undefined) => void>();
 
   constructor(
     private readonly frame: () => Window | null | undefined,
     private readonly origin: string,
     private readonly nextFrame: Later = (told) => void requestAnimationFrame(told),
-  ) {}
+    private readonly given: Given = {},
+  ) {
+    const { before } = given;
+    if (!before?.shown.timeline) return;
+    this.how = before.how;
+    this.resumes = before.resumes ?? { time: before.shown.time, playing: before.shown.playing };
+    this.shown = { ...before.shown, ...this.resumes, problem: '' };
+  }
 
   watch = (told: () => void): (() => void) => {
     this.watchers.add(told);
@@ -111,36 +128,69 @@ export class LivePage {
     if (told.type === 'picked') return;
     if (told.type === 'ready') {
       this.sought = this.wanted = undefined;
-      this.showLater({ timeline: told.timeline, time: told.time, playing: told.playing, problem: '' });
+      this.begin(told.timeline, told.time, told.playing);
       return;
     }
     if (told.type === 'error') this.showLater({ problem: told.problem });
-    if (this.sought !== undefined && told.id !== this.sought) return; // of before the order that is under way
+    if (this.sought !== undefined && told.id !== this.sought) return; // of before the request that is under way
     this.sought = undefined;
     if (this.wanted !== undefined) this.seek(this.wanted);
     else if (told.type === 'state') this.showLater({ time: told.time, playing: told.playing });
   };
 
-  /** Show the frame of a time. One order is under way at most: of what is wanted meanwhile, the last is asked for next. */
+  /** Show the frame of a time. One request is under way at most: of what is wanted meanwhile, the last is asked for next. */
   seek = (time: number): void => {
+    this.how = undefined;
     this.show({ time, playing: false });
+    if (this.resumes) return this.later({ time, playing: false });
     this.wanted = this.sought === undefined ? undefined : time;
-    if (this.sought === undefined) this.sought = this.order({ do: 'seek', time });
+    if (this.sought === undefined) this.sought = this.request({ do: 'seek', time });
   };
 
-  play = (how: How): void => void this.order({ do: 'play', ...how });
-  pause = (): void => void this.order({ do: 'pause' });
+  play = (how: How): void => {
+    this.how = how;
+    if (this.resumes) return this.later({ playing: true });
+    this.request({ do: 'play', ...how });
+  };
+
+  pause = (): void => {
+    this.how = undefined;
+    if (this.resumes) return this.later({ playing: false });
+    this.request({ do: 'pause' });
+  };
 
   /** What is at a point, in pixels of the design; undefined where there is nothing, or no answer. */
   pick = (x: number, y: number): Promise<Picked | undefined> =>
     new Promise((found) => {
-      const id = this.order({ do: 'pick', x, y });
+      const id = this.request({ do: 'pick', x, y });
       this.asked.set(id, found);
       setTimeout(() => this.answer(id, undefined), PICKED_WITHIN_MS);
     });
 
   /** Show what is behind the page where the animation paints nothing. */
-  clear = (isClear: boolean): void => void this.order({ do: 'ground', clear: isClear });
+  clear = (isClear: boolean): void => void this.request({ do: 'ground', clear: isClear });
+
+  /** The page is there, and plays by itself: it goes on as an earlier one did, or rests where nothing is to move by itself. */
+  private begin(timeline: Timeline, time: number, playing: boolean): void {
+    const { resumes, how } = this;
+    this.resumes = undefined;
+    if (resumes) {
+      this.shown = { ...this.shown, timeline };
+      this.seek(resumes.time);
+      if (resumes.playing) this.play(how ?? { rate: 1, from: 0, to: timeline.duration, loop: true });
+      return;
+    }
+    const rests = playing && how === undefined && this.given.rests?.() === true;
+    this.showLater({ timeline, time, playing: playing && !rests, problem: '' });
+    if (rests) this.pause();
+  }
+
+  /** Nobody hears a request yet: it is carried out with the rest. */
+  private later(what: Partial<{ time: number; playing: boolean }>): void {
+    if (!this.resumes) return;
+    this.resumes = { ...this.resumes, ...what };
+    this.show(this.resumes);
+  }
 
   private answer(id: number, found: Picked | undefined): void {
     this.asked.get(id)?.(found);
@@ -163,9 +213,9 @@ export class LivePage {
     });
   }
 
-  private order(what: object): number {
-    this.orders += 1;
-    this.frame()?.postMessage({ koda: 1, id: this.orders, ...what }, this.origin);
-    return this.orders;
+  private request(what: object): number {
+    this.requests += 1;
+    this.frame()?.postMessage({ koda: 1, id: this.requests, ...what }, this.origin);
+    return this.requests;
   }
 }

@@ -9,7 +9,7 @@ import type { How } from './moved';
 import { Reel } from './reel';
 
 /** The frame that a video drew, in seconds of the video, and when, in milliseconds of the page. */
-interface Drawn {
+export interface Drawn {
   time: number;
   at: number;
 }
@@ -32,7 +32,7 @@ export function apart(first: Drawn, second: Drawn, rate: number): number {
 }
 
 /** Whether the browser tells which frame a video draws. */
-function tells(video: object): boolean {
+export function tells(video: object): boolean {
   return 'requestVideoFrameCallback' in video;
 }
 
@@ -148,15 +148,19 @@ export class Pair {
 
   /** Hear of each frame that a video draws, for as long as this is open. */
   private listen(video: HTMLVideoElement | null, hear: (drawn: Drawn) => void): void {
-    if (!video || !tells(video)) return;
-    let waiting = 0;
-    const again = () => {
-      waiting = video.requestVideoFrameCallback((_, { mediaTime, expectedDisplayTime }) => {
-        again();
-        hear({ time: mediaTime, at: expectedDisplayTime });
-      });
-    };
-    again();
-    this.ends.add(() => video.cancelVideoFrameCallback(waiting));
+    if (video && tells(video)) this.ends.add(eachDrawn(video, hear));
   }
+}
+
+/** Hear of each frame that a video draws, where it `tells`, until this is ended. */
+export function eachDrawn(video: HTMLVideoElement, hear: (drawn: Drawn) => void): () => void {
+  let waiting = 0;
+  const again = () => {
+    waiting = video.requestVideoFrameCallback((_, { mediaTime, expectedDisplayTime }) => {
+      again();
+      hear({ time: mediaTime, at: expectedDisplayTime });
+    });
+  };
+  again();
+  return () => video.cancelVideoFrameCallback(waiting);
 }

@@ -44,6 +44,19 @@ export function rangeOf({ in: from = 0, out = Infinity }: Place, fps: number, fr
   return range.from < range.to && range.to - range.from < frames ? range : undefined;
 }
 
+const going = new Set<(t: number) => void>();
+
+/** Be told where somebody wants to go on the stage, in seconds. */
+export function onGoing(go: (t: number) => void): () => void {
+  going.add(go);
+  return () => going.delete(go);
+}
+
+/** Go to a moment of what is shown on the stage. */
+export function goTo(t: number): void {
+  for (const go of [...going]) go(t);
+}
+
 let waiting: { path: string; place: Place; timer: ReturnType<typeof setTimeout> } | undefined;
 
 /** Have a place stand in the address soon, unless one is elsewhere by then. */

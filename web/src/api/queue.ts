@@ -5,8 +5,8 @@
  */
 import { type InfiniteData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { ask, newKey, Problem, type Schemas } from './client';
-import { endedWords, isOver, merged, type Order, orderOf, overStates, pageKept, type RenderSummary, type Shown, SHOWN } from './renders';
+import { ask, newKey, Problem, type Schemas, unlessGone } from './client';
+import { addressOf, endedWords, isOver, merged, type Order, orderOf, overStates, pageKept, type RenderSummary, type Shown, SHOWN } from './renders';
 
 type List = Schemas['RenderList'];
 
@@ -127,6 +127,20 @@ export function useOrders(render: RenderSummary) {
     reset();
   }, [over, reset]);
   return { give: (order: Order['name']) => isPending || mutate(order), isPending, problem: error };
+}
+
+/** Delete a render with its video; who is gone already is deleted. */
+export function useRemoval(render: RenderSummary, removed: () => void) {
+  const client = useQueryClient();
+  return useMutation<void, Problem>({
+    mutationFn: () => ask<void>(addressOf(render), { method: 'DELETE' }).catch(unlessGone),
+    onSuccess: removed,
+    onSettled: () => {
+      const { sessionId: id } = render;
+      const ofSession = id ? [['session', id], ['finals', id], ['versions', id], ['shares', id], ['sessions']] : [];
+      return Promise.all([['renders'], ['usage'], ...ofSession].map((queryKey) => client.invalidateQueries({ queryKey })));
+    },
+  });
 }
 
 /** Have all that is left of a batch cancelled; asked for again, it is the same. */

@@ -17,6 +17,7 @@ export class Reel {
   private video: HTMLVideoElement | null = null;
   private how: How | undefined;
   private looking = 0;
+  private begun = 0;
 
   constructor(private readonly fps: number) {}
 
@@ -44,7 +45,7 @@ export class Reel {
     if (from !== this.shown.time) this.put(from);
     if (how.rate > 0) {
       video.playbackRate = how.rate;
-      void video.play().catch(() => this.pause()); // what cannot be played says so by itself
+      this.begin(video); // what cannot be played says so by itself
     } else video.pause();
     this.show({ playing: true });
     if (this.looking === 0) this.look(performance.now());
@@ -55,6 +56,22 @@ export class Reel {
     this.stop();
     video?.pause();
     if (this.shown.playing) this.show({ playing: false, ...(video ? { time: video.currentTime } : {}) });
+  };
+
+  /** Fetch the video anew, from an address that may have changed meanwhile, and go on with it as it was. */
+  again = ({ time, playing }: Shown = this.shown): void => {
+    const { video, how } = this;
+    if (!video) return;
+    this.begun += 1; // what was begun with the old one ends with it, which is nobody's pause
+    video.load();
+    video.currentTime = (Math.floor(time * this.fps + 1e-4) + 0.5) / this.fps;
+    if (!playing || !how) return this.pause();
+    if (how.rate > 0) {
+      video.playbackRate = how.rate;
+      this.begin(video);
+    }
+    if (!this.shown.playing) this.show({ playing: true });
+    if (this.looking === 0) this.look(performance.now());
   };
 
   /** The video shows a frame that was sought, or one that it came to by itself. */
@@ -72,6 +89,11 @@ export class Reel {
   ended = (): void => {
     if (this.how && this.shown.playing) this.goOn(this.how.to); // the file may be shorter than it is said to be
   };
+
+  private begin(video: HTMLVideoElement): void {
+    const begun = (this.begun += 1);
+    void video.play().catch(() => (begun === this.begun ? this.pause() : undefined));
+  }
 
   private put(time: number): void {
     if (!this.video) return;
@@ -103,7 +125,7 @@ export class Reel {
       this.put(over);
     } else if (how.rate > 0) {
       this.put(how.from);
-      if (video.paused) void video.play().catch(() => this.pause());
+      if (video.paused) this.begin(video);
     } else {
       if (!video.seeking) video.currentTime = next + 0.5 / this.fps;
       this.show({ time: next });

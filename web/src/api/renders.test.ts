@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { canAgain, endedWords, merged, nameOf, orderOf, overStates, pageKept, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
+import { addressOf, canAgain, endedWords, merged, nameOf, orderOf, overStates, pageKept, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
 
 function render(id: string, status: RenderSummary['status'], more: Partial<RenderSummary> = {}): RenderSummary {
   return {
@@ -86,4 +86,9 @@ test('what ended since is told once', () => {
   const now = [render('a', 'succeeded', { sessionId: 's', title: 'Bounce' }), render('b', 'running'), render('c', 'succeeded')];
   expect(endedWords(before, now)).toEqual(['Bounce: Done']);
   expect(endedWords(now, now)).toEqual([]);
+});
+
+test('a session deletes its own videos, and a page has none', () => {
+  expect(addressOf(render('a', 'succeeded'))).toBe('/v1/renders/a');
+  expect(addressOf(render('a', 'succeeded', { sessionId: 'ses_1', kind: 'final' }))).toBe('/v1/sessions/ses_1/finals/a');
 });

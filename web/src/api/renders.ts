@@ -1,4 +1,5 @@
 /** Renders as a list shows them: of sessions and of pages alike. */
+import { stageWords } from '../../node/src/session';
 import type { Schemas } from './client';
 import { bytes, left, seconds } from './words';
 
@@ -21,13 +22,6 @@ const STATES: Record<RenderSummary['status'], string> = {
   succeeded: 'Done',
   failed: 'Failed',
   cancelled: 'Cancelled',
-};
-const STAGES: Record<string, string> = {
-  waiting: 'Waits for a machine',
-  capturing: 'Taking frames',
-  encoding: 'Encoding',
-  joining: 'Joining',
-  uploading: 'Storing',
 };
 
 /** What an address's query asks for; all where it asks for nothing known. */
@@ -67,7 +61,7 @@ export function nameOf({ title, sessionId, entry, bundle, row }: RenderSummary):
 
 /** Where it is, in words. */
 export function stateWords({ status, stage }: RenderSummary): string {
-  return status === 'running' && stage ? (STAGES[stage] ?? stage) : STATES[status];
+  return status === 'running' && stage ? stageWords(stage) : STATES[status];
 }
 
 /** What is made, in words: kind, size, rate, format, length and bytes, as far as they are known. */
@@ -88,9 +82,14 @@ export function progressWords({ percent, framesDone, framesTotal, secondsLeft }:
   return [far, secondsLeft ? left(secondsLeft) : ''].filter(Boolean);
 }
 
-/** Whether it can be made once more as it was: a preview is what agents make as they work. */
+/** Whether it can be made once more as it was, or deleted: a preview is what agents make as they work. */
 export function canAgain(render: RenderSummary): boolean {
   return isOver(render) && render.kind !== 'preview';
+}
+
+/** Where it is deleted. */
+export function addressOf({ id, sessionId }: Pick<RenderSummary, 'id' | 'sessionId'>): string {
+  return sessionId ? `/v1/sessions/${sessionId}/finals/${id}` : `/v1/renders/${id}`;
 }
 
 /**

@@ -18,6 +18,8 @@ interface Part {
   height: number;
 }
 
+/** At a frame's very beginning a browser may show the one before. */
+const JUST_AFTER_S = 1 / 240;
 const MARGIN = 0.15;
 const SIDE_PX = 768;
 const MOST_BYTES = 200_000;
@@ -39,6 +41,27 @@ export async function cropped(picture: Blob, { x, y, width, height }: Part): Pro
   }
 }
 
+/** Two pictures in one, side by side, each as high as the first, as a PNG. */
+export async function beside(one: Blob, other: Blob): Promise<Blob> {
+  const [first, second] = await Promise.all([createImageBitmap(one), createImageBitmap(other)]);
+  const width = Math.max(1, Math.round((second.width * first.height) / second.height));
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [first.width + width, first.height];
+  const context = canvas.getContext('2d');
+  context?.drawImage(first, 0, 0);
+  context?.drawImage(second, first.width, 0, width, first.height);
+  return encoded(canvas, 'image/png');
+}
+
+/** Have a browser keep a picture, under a name. */
+export function save(picture: Blob, name: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(picture);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 function drawn(video: HTMLVideoElement): Promise<Blob> {
   const canvas = document.createElement('canvas');
   [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
@@ -51,6 +74,11 @@ function encoded(canvas: HTMLCanvasElement, type: 'image/png' | 'image/jpeg'): P
   return new Promise((found, failed) => {
     canvas.toBlob((made) => (made ? found(made) : failed(new Error('the browser made no picture'))), type, 0.85);
   });
+}
+
+/** The frame that a video has at a time, as a PNG, without the video being shown. */
+export async function frameOf(src: string, time: number): Promise<Blob> {
+  return drawn(await fromHere(src, time + JUST_AFTER_S));
 }
 
 /** The same video, sent by our own server, at the same time. */

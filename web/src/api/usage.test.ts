@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from './client';
-import { isNear, linesOf } from './usage';
+import { isNear, linesOf, linesOfSpent, monthAfter, spentWords } from './usage';
 
 const NOTHING = { tokens: 0, costUsd: 0, sandboxMinutes: 0, renderMinutes: 0, unpricedTokens: 0 };
 const usage: Schemas['UserUsage'] = {
@@ -34,4 +34,14 @@ test('what is nearly used up is said from the share on that the budget names, wi
   const near = (warnAt?: number) => linesOf(usage).filter((each) => isNear(each, warnAt)).map(({ name }) => name);
   expect(near()).toEqual(['Models', 'Rendering']);
   expect(near(0.9)).toEqual(['Rendering']);
+});
+
+test('a session has those lines that are spent, and each part of it its words', () => {
+  expect(linesOfSpent(usage).map(({ name }) => name)).toEqual(['Models', 'Tokens', 'Rendering', 'Sandboxes']);
+  expect(spentWords({ ...NOTHING, tokens: 1200, costUsd: 0.02 })).toBe('1,200 tokens · $0.0200');
+  expect(spentWords({ ...NOTHING, renderMinutes: 2 })).toBe('2 min');
+});
+
+test('months go on over the end of a year', () => {
+  expect([monthAfter('2026-11', -1), monthAfter('2026-12', 1), monthAfter('2026-01', -1)]).toEqual(['2026-10', '2027-01', '2025-12']);
 });

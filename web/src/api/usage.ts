@@ -24,11 +24,24 @@ export function linesOf({ spent, held, budget, ...usage }: UserUsage): Line[] {
     line('Animations awake', usage.awake, usage.mostAwake, { instead: 'They fall asleep by themselves when nobody uses them.' }),
     line('Animations in all', usage.sessions, usage.mostSessions, { instead: 'Delete some that you do not need.' }),
     line('Stored', usage.storedBytes, usage.mostStoredBytes, { as: stored, instead: 'Delete animations, renders or files that you do not need.' }),
-    line('Models', spent.costUsd, budget.costUsd, { as: dollars, held: held.costUsd, instead: next }),
-    line('Tokens', spent.tokens, budget.tokens, { held: held.tokens, instead: next }),
-    line('Rendering', spent.renderMinutes, budget.renderMinutes, { as: minutes, held: held.renderMinutes, instead: next }),
-    line('Sandboxes', spent.sandboxMinutes, budget.sandboxMinutes, { as: minutes, held: held.sandboxMinutes, instead: next }),
+    ...linesOfSpent({ spent, held, budget }, next),
   ];
+}
+
+/** What work has spent, of what it may. */
+export function linesOfSpent({ spent, held, budget }: Pick<UserUsage, 'spent' | 'held' | 'budget'>, instead = ''): Line[] {
+  return [
+    line('Models', spent.costUsd, budget.costUsd, { as: dollars, held: held.costUsd, instead }),
+    line('Tokens', spent.tokens, budget.tokens, { held: held.tokens, instead }),
+    line('Rendering', spent.renderMinutes, budget.renderMinutes, { as: minutes, held: held.renderMinutes, instead }),
+    line('Sandboxes', spent.sandboxMinutes, budget.sandboxMinutes, { as: minutes, held: held.sandboxMinutes, instead }),
+  ];
+}
+
+/** What a part of the work spent, in words. */
+export function spentWords({ costUsd = 0, tokens = 0, renderMinutes = 0, sandboxMinutes = 0 }: Partial<UserUsage['spent']>): string {
+  const told = [tokens > 0 && `${whole(tokens)} tokens`, costUsd > 0 && dollars(costUsd), renderMinutes + sandboxMinutes > 0 && minutes(renderMinutes + sandboxMinutes)];
+  return told.filter(Boolean).join(' · ');
 }
 
 /** Of which a person is to know that there is not much left. */
@@ -68,4 +81,11 @@ function dollars(value: number): string {
 
 function minutes(value: number): string {
   return `${Number(value.toFixed(1))} min`;
+}
+
+/** The month that is so many after another, each as a year and a month. */
+export function monthAfter(month: string, by: number): string {
+  const time = new Date(`${month}-01T00:00:00Z`);
+  time.setUTCMonth(time.getUTCMonth() + by);
+  return time.toISOString().slice(0, 7);
 }

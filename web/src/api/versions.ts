@@ -1,15 +1,30 @@
 /** A session's versions, and the one of them that somebody looks at, which stands in the address. */
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { useSearchParams } from 'wouter';
 import { ask, Problem, type Schemas, type SessionView, type VersionView } from './client';
 
-/** Versions as they came, oldest first: so many of the newest as one looks through. */
-export function useVersions(sessionId: string): readonly VersionView[] {
-  const found = useQuery<Schemas['VersionPage'], Problem>({
+/** How versions are read, for who wants to know whether they were. */
+export function useVersionPages(sessionId: string) {
+  return useInfiniteQuery<Schemas['VersionPage'], Problem, VersionView[], string[], number | null>({
     queryKey: ['versions', sessionId],
-    queryFn: () => ask(`/v1/sessions/${sessionId}/versions?limit=200`),
+    initialPageParam: null,
+    queryFn: ({ pageParam }) => ask(`/v1/sessions/${sessionId}/versions?limit=200${pageParam === null ? '' : `&before=${pageParam}`}`),
+    getNextPageParam: (page) => page.next ?? undefined,
+    select: ({ pages }) => pages.flatMap(({ versions }) => versions).toReversed(),
   });
-  return (found.data?.versions ?? []).toReversed();
+}
+
+const NONE: readonly VersionView[] = [];
+
+/** Versions as they came, oldest first: the newest, and older ones as far as somebody wanted them. */
+export function useVersions(sessionId: string): readonly VersionView[] {
+  return useVersionPages(sessionId).data ?? NONE;
+}
+
+/** What reads older versions, as long as there are any; and whether they are on their way. */
+export function useOlderVersions(sessionId: string): { older: (() => void) | undefined; isReading: boolean } {
+  const { hasNextPage, fetchNextPage, isFetchingNextPage } = useVersionPages(sessionId);
+  return { older: hasNextPage ? () => void (isFetchingNextPage || fetchNextPage()) : undefined, isReading: isFetchingNextPage };
 }
 
 /** The number in the address, and how another comes there; undefined: what the session shows. */

@@ -5,6 +5,7 @@ import { titleOf } from '../../node/src/animation';
 import { useAround } from '../../node/src/context';
 import { Koda } from '../../node/src/koda';
 import type { AnimationData } from '../../node/src/request';
+import { tellProblem } from '../api/client';
 import { deletions } from '../api/deleted';
 import { stream } from '../api/stream';
 import { uploads } from '../api/uploads';
@@ -20,7 +21,7 @@ export interface Open {
 }
 
 export class Desk {
-  readonly koda = new Koda({ stream, studio: (id) => `/s/${id}`, open: (id) => navigate(`/s/${id}`) });
+  readonly koda = new Koda({ stream, hear: tellProblem, studio: (id) => `/s/${id}`, open: (id) => navigate(`/s/${id}`) });
   readonly canvases: Canvases;
   private readonly opened = new Map<string, Open>();
 

@@ -8,6 +8,7 @@ import { Cable, ListVideo, Maximize, Trash2, ZoomIn, ZoomOut } from 'lucide-reac
 import { type MouseEvent, type RefObject, useEffect, useMemo, useRef } from 'react';
 import { navigate } from 'wouter/use-browser-location';
 import { type CanvasNode, PluginNode } from '../../node/src/plugin-node';
+import { wantsRest } from '../api/motion';
 import { filesOf } from '../api/uploads';
 import { singleKeys, TYPED_INTO } from '../parts/keys';
 import type { BoardNode } from './board';
@@ -174,7 +175,7 @@ const NODE_TYPES = { plugin: Framed };
 
 /** How fast the view moves; not at all where nothing should. */
 function pace(): { duration?: number } {
-  return matchMedia('(prefers-reduced-motion: reduce)').matches ? {} : { duration: 200 };
+  return wantsRest() ? {} : { duration: 200 };
 }
 
 /** Whether a change is one of what is kept. How large a node came out is not. */

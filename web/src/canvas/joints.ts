@@ -46,8 +46,8 @@ export class Joints {
 
   /** How nodes of two plugins go together: the first output into the first input of its own kind, else into one that takes it. */
   between(from: string, into: string): { sourceHandle: string; targetHandle: string; multiple: boolean } | undefined {
-    const outputs = this.registry.get(from)?.plugin.handles.outputs ?? [];
-    const inputs = this.registry.get(into)?.plugin.handles.inputs ?? [];
+    const outputs = this.registry.get(from)?.plugin.handles?.outputs ?? [];
+    const inputs = this.registry.get(into)?.plugin.handles?.inputs ?? [];
     const fitting = outputs.flatMap((output) => inputs.filter((input) => fits(output.type, input.type)).map((input) => ({ output, input })));
     const best = fitting.find(({ output, input }) => output.id === input.id) ?? fitting[0];
     return best && { sourceHandle: best.output.id, targetHandle: best.input.id, multiple: best.input.multiple ?? false };

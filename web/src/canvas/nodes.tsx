@@ -166,7 +166,7 @@ function framed({ name, handles, id: plugin }: PluginBase): ComponentType<NodePa
         <header>
           <span className="koda-title">{name}</span>
         </header>
-        <Sockets handles={handles} />
+        {handles && <Sockets handles={handles} />}
         <div className="koda-body koda-screen nodrag nopan nowheel nokey">{Body && <Body id={id} />}</div>
       </article>
     );

@@ -3,11 +3,12 @@ import { Check, Square, X } from 'lucide-react';
 import { type FormEvent, useState } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
 import { Button } from './button';
+import { sendByKeys } from './keys';
 import { Said } from './said';
-import type { Props } from './turn';
+import { type Props, TURN_SAID } from './turn';
 
 /** A tool call that waits for a person: what it would do, and whether it may. What cannot be read cannot be agreed to. */
-export function Approval({ session, send, busy, call }: Props & { call: Schemas['PendingCall'] }) {
+export function Approval({ session, send, busy, refused, call }: Props & { call: Schemas['PendingCall'] }) {
   const [why, setWhy] = useState('');
   const asked = useQuery<Schemas['ApprovalView'] | null, Problem>({
     queryKey: ['approval', session.id, call.approvalId],
@@ -50,12 +51,18 @@ export function Approval({ session, send, busy, call }: Props & { call: Schemas[
           <Square aria-hidden className="size-4" /> Stop
         </Button>
       </div>
-      <form onSubmit={refuse} className="space-y-1.5 border-t border-line pt-4">
+      <form onSubmit={refuse} onKeyDown={sendByKeys} className="space-y-1.5 border-t border-line pt-4">
         <label htmlFor="why" className="block text-sm font-medium">
           Why not? <span className="font-normal text-muted">Read by the agents; may stay empty.</span>
         </label>
         <div className="flex gap-2">
-          <input id="why" className="field min-w-0 flex-1" value={why} onChange={(event) => setWhy(event.target.value)} />
+          <input
+            id="why"
+            className="field min-w-0 flex-1"
+            value={why}
+            onChange={(event) => setWhy(event.target.value)}
+            aria-describedby={refused?.name.endsWith('/reject') ? TURN_SAID : undefined}
+          />
           <Button type="submit" disabled={busy}>
             <X aria-hidden className="size-4" /> Refuse
           </Button>

@@ -1,3 +1,4 @@
+import { Camera, Volume2, VolumeX } from 'lucide-react';
 import { type CSSProperties, type ReactNode, type RefObject, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import type { Schemas } from '../api/client';
 import { playerOf, usePageLink } from '../api/hooks';
@@ -5,12 +6,15 @@ import { LivePage } from '../api/live';
 import type { Moved } from '../api/moved';
 import { PagePair } from '../api/pages';
 import { Pair } from '../api/pair';
+import { beside, pictureOf, save } from '../api/still';
 import { frameAt } from '../api/timecode';
+import { fileName } from '../api/words';
 import { Button } from './button';
 import { Curve } from './curve';
+import { canFill, FILLED, FullScreen, fullScreen } from './full-screen';
 import { useKey } from './keys';
 import { Said } from './said';
-import { Transport } from './transport';
+import { ICON, Transport } from './transport';
 
 export type Side = Schemas['ComparedSide'];
 export type Pairing = Schemas['ComparedView'];
@@ -38,6 +42,8 @@ export function Videos(compared: Compared) {
   const clock = useMemo(() => new Pair(fps), [fps]);
   const { time, playing } = useSyncExternalStore(clock.first.watch, () => clock.first.shown);
   const [gone, setGone] = useState<'A' | 'B'>();
+  const [muted, setMuted] = useState(true);
+  const [isUntaken, setUntaken] = useState(false);
   const toggler = useRef(() => {});
   const stage = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -48,12 +54,33 @@ export function Videos(compared: Compared) {
       clock.close();
     };
   }, [clock]);
+  const take = async () => {
+    clock.pause();
+    setUntaken(false);
+    const [a, b] = [...(stage.current?.querySelectorAll('video') ?? [])];
+    try {
+      if (a && b) save(await beside(await pictureOf(a, pair.a.videoUrl), await pictureOf(b, pair.b.videoUrl)), `${fileName(`${nameOf(pair.a)} ${nameOf(pair.b)}`)}-f${frameAt(time, fps)}.png`);
+    } catch {
+      setUntaken(true); // one of them is not there
+    }
+  };
+  useKey('s', () => void take());
+  const tools = (
+    <>
+      <button type="button" className={ICON} aria-label="Sound of A" aria-pressed={!muted} title="Sound of A" onClick={() => setMuted(!muted)}>
+        {muted ? <VolumeX aria-hidden className="size-4" /> : <Volume2 aria-hidden className="size-4" />}
+      </button>
+      <button type="button" className={ICON} aria-label="Save both frames as one picture" title="Save both frames as one PNG (S)" onClick={() => void take()}>
+        <Camera aria-hidden className="size-4" />
+      </button>
+    </>
+  );
   const video = (name: 'A' | 'B', side: Side) => (
     <video
       ref={name === 'A' ? clock.attachFirst : clock.attachSecond}
       className="size-full object-contain"
       src={side.videoUrl}
-      muted
+      muted={name === 'B' || muted}
       playsInline
       preload="auto"
       aria-label={`${name}: ${nameOf(side)}`}
@@ -64,14 +91,19 @@ export function Videos(compared: Compared) {
     />
   );
   return (
-    <div ref={stage} className="space-y-3">
+    <div ref={stage} className={`space-y-3 ${FILLED}`}>
       <Faces mode={mode} wide={wideOf(pair)} a={video('A', pair.a)} b={video('B', pair.b)} toggler={toggler} />
       {gone && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
           The video of {gone} cannot be shown: it is not there any more, or your browser cannot play it.
         </p>
       )}
-      <Under {...compared} toggler={toggler} stage={stage} moved={{ time, duration: frames / fps, fps, playing, seek: clock.seek, play: clock.play, pause: clock.pause }} />
+      {isUntaken && (
+        <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
+          There is no picture of these frames: a video is not there yet, or not any more.
+        </p>
+      )}
+      <Under {...compared} toggler={toggler} stage={stage} tools={tools} moved={{ time, duration: frames / fps, fps, playing, seek: clock.seek, play: clock.play, pause: clock.pause }} />
     </div>
   );
 }
@@ -139,7 +171,7 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
   );
   const problem = one.problem || other.problem;
   return (
-    <div ref={stage} className="space-y-3">
+    <div ref={stage} className={`space-y-3 ${FILLED}`}>
       <Faces mode={mode} wide={wideOf(pair)} a={page('A', a, frameA)} b={page('B', b, frameB)} toggler={toggler} />
       {problem && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm wrap-anywhere text-bad">
@@ -246,10 +278,13 @@ interface Below extends Compared {
   moved: Moved;
   toggler: RefObject<() => void>;
   stage: RefObject<HTMLElement | null>;
+  tools?: ReactNode;
 }
 
 /** What stands below: the curve of differences, over the timeline that both have. */
-function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, stage }: Below) {
+function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, stage, tools }: Below) {
+  const fill = () => fullScreen(stage.current);
+  useKey('f', canFill() ? fill : undefined);
   const frame = frameAt(moved.time, fps);
   const kept = useRef(keep);
   kept.current = keep;
@@ -267,7 +302,9 @@ function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, sta
           {unsaid ? `Frame by frame they were not compared: ${unsaid}` : 'Comparing frame by frame…'}
         </p>
       )}
-      <Transport moved={moved} scenes={NO_SCENES} toggler={toggler} stage={stage} />
+      <Transport moved={moved} scenes={NO_SCENES} toggler={toggler} stage={stage} end={<FullScreen fill={fill} />}>
+        {tools}
+      </Transport>
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Pencil, Pin, Trash2, Workflow } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
 import { Link } from 'wouter';
-import type { SessionSummary } from '../api/client';
+import type { Problem, SessionSummary } from '../api/client';
 import { deletions } from '../api/deleted';
 import { ago } from '../api/gallery';
 import { useLabel } from '../api/hooks';
@@ -23,6 +23,7 @@ const ACT = 'grid size-8 shrink-0 place-items-center rounded-lg text-muted hover
 export function Card({ session, now }: { session: SessionSummary; now: number }) {
   const [draft, setDraft, pencil] = useDraft();
   const [broken, setBroken] = useState<string>();
+  const [notPinned, tell] = useState<Problem | null>(null);
   const glimpse = useGlimpse();
   const client = useQueryClient();
   const title = session.title ?? session.prompt;
@@ -74,7 +75,7 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
       {video && <PlayButton of={title} isPlaying={glimpse.isPlaying} toggle={glimpse.toggle} />}
       {draft === undefined && (
         <div className={ACTS}>
-          <PinButton session={session} label={`Pin ${title}`} className="size-8" />
+          <PinButton session={session} label={`Pin ${title}`} className="size-8" tell={tell} />
           <button
             ref={pencil}
             type="button"
@@ -91,6 +92,11 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
           <button type="button" aria-label={`Delete ${title}`} title="Delete" className={ACT} onClick={({ detail }) => remove(detail === 0)}>
             <Trash2 aria-hidden className="size-4" />
           </button>
+        </div>
+      )}
+      {notPinned && (
+        <div className="absolute inset-x-2.5 top-2.5">
+          <Said problem={notPinned} />
         </div>
       )}
     </li>

@@ -8,6 +8,7 @@ import { whose } from '../api/owner';
 import { useUploads } from '../api/uploads';
 import { Attach, Files, useNamed } from './attached';
 import { Button } from './button';
+import { More } from './composer-more';
 import { NoModel } from './director';
 import { Said } from './said';
 
@@ -70,7 +71,7 @@ export function Composer() {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
   };
   return (
-    <form onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
+    <form noValidate onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
       <h1 id="make" className="text-center text-3xl font-semibold tracking-tight sm:text-4xl">
         What should move?
       </h1>
@@ -112,6 +113,7 @@ export function Composer() {
             <ArrowUp aria-hidden className="size-4" /> {making.isPending ? 'Beginning…' : 'Make it'}
           </Button>
         </div>
+        <More />
       </div>
       <div className="mt-3">
         <Said problem={problem} id="prompt-said" />
@@ -142,6 +144,7 @@ function Choice({ label, value, set, options }: { label: string; value: string; 
       onChange={(event) => set(event.target.value)}
       className="min-h-10 min-w-0 flex-1 rounded-xl bg-sunken pr-6 pl-2.5 text-sm text-ellipsis text-text sm:flex-none sm:pr-8 sm:pl-3"
     >
+      {!options.some(([each]) => each === value) && <option value={value}>{value}</option>}
       {options.map(([each, words]) => (
         <option key={each} value={each}>
           {words}

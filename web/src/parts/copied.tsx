@@ -24,7 +24,7 @@ export function Copied({ label, text }: { label: string; text: string }) {
           readOnly
           aria-label={label}
           className="field min-w-0 flex-1 font-mono text-xs"
-          value={text}
+          value={text.replaceAll('\n', ' ')} // a line has no other way to show them
           onFocus={({ currentTarget }) => currentTarget.select()}
         />
         <Button className="shrink-0 px-3 text-sm" aria-label={`Copy: ${label}`} onClick={() => void copy()}>

@@ -24,7 +24,7 @@ export function Dialog({ title, close, className = 'max-w-lg', children }: Props
     <dialog
       ref={dialog}
       aria-labelledby={name}
-      className={`card m-auto w-full p-6 text-text backdrop:bg-black/40 ${className}`}
+      className={`card m-auto w-[calc(100%-1.5rem)] p-6 text-text backdrop:bg-black/40 ${className}`}
       onClose={close}
       onKeyDown={(event) => event.key === 'Escape' && event.stopPropagation()} // it is meant for this, not for what this lies over
       onPointerDown={(event) => (pressedBeside.current = isBeside(event))}

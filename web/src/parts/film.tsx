@@ -1,10 +1,13 @@
-import { Volume2, VolumeX } from 'lucide-react';
+import { Download, RotateCw, Volume2, VolumeX } from 'lucide-react';
 import { type ReactNode, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import type { Schemas } from '../api/client';
 import { Reel } from '../api/reel';
 import { pictureOf } from '../api/still';
 import { Screen } from './screen';
 import { ICON } from './transport';
+
+/** Once in so long a video that stopped is fetched anew: a bucket lends an address for an hour. */
+const RENEWED_MS = 10 * 60_000;
 
 interface Shown {
   src: string;
@@ -22,14 +25,16 @@ interface Shown {
   /** Where small frames of it are, or else there. */
   sprites?: readonly string[];
   gone: () => void;
-  /** The browser does not play it, though it is there. */
-  refused?: () => void;
+  /** The browser does not play it, though it is there, and something else is shown in its place. */
+  refused?: (() => void) | undefined;
+  /** What one can do in that case, where nothing else is shown, beside downloading it. */
+  otherwise?: string;
   /** What moves it, where somebody else wants to know of that. */
   reel?: Reel;
 }
 
 /** A video, moved by frames as the live page is. */
-export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, sprites, gone, refused, reel: given }: Shown) {
+export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, sprites, gone, refused, otherwise, reel: given }: Shown) {
   const video = useRef<HTMLVideoElement>(null);
   const reel = useMemo(() => given ?? new Reel(fps), [given, fps]);
   const { time, playing } = useSyncExternalStore(reel.watch, () => reel.shown);
@@ -43,8 +48,24 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
     [reel],
   );
   const length = duration || real;
-  const failed = () =>
-    void fetch(src, { method: 'HEAD', redirect: 'manual' }).then(({ status }) => (status === 404 ? gone() : refused?.()), () => undefined); // prettier-ignore
+  const renewed = useRef({ of: '', at: 0 });
+  const [dead, setDead] = useState<{ of: string; why: Why }>();
+  const why = dead?.of === src ? dead.why : undefined;
+  const failed = async () => {
+    const [was, error] = [reel.shown, video.current?.error];
+    const status = await fetch(src, { method: 'HEAD', redirect: 'manual' }).then((answer) => answer.status, () => undefined); // prettier-ignore
+    if (video.current?.getAttribute('src') !== src) return; // another one is shown by now
+    if (status === 404) return gone();
+    const isFresh = renewed.current.of === src && Date.now() - renewed.current.at < RENEWED_MS;
+    if (isFresh && status === 200 && error?.code !== MediaError.MEDIA_ERR_NETWORK) return refused ? refused() : setDead({ of: src, why: 'refused' });
+    if (isFresh || status !== 200) return setDead({ of: src, why: 'unreached' });
+    renewed.current = { of: src, at: Date.now() };
+    reel.again(was);
+  };
+  const again = () => {
+    setDead(undefined);
+    reel.again();
+  };
   return (
     <Screen
       wide={wide}
@@ -75,9 +96,33 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
         onPause={reel.stopped}
         onSeeked={reel.seen}
         onEnded={reel.ended}
-        onError={failed}
+        onError={() => void failed()}
       />
+      <div role="status" className="pointer-events-none absolute inset-x-3 z-1 mx-auto max-w-md">
+        {why && <Dead why={why} src={src} otherwise={otherwise} again={again} />}
+      </div>
       {stale && <p className="absolute top-2 left-2 max-w-[calc(100%-1rem)] rounded-lg bg-panel px-2.5 py-1 text-sm sm:top-3 sm:left-3">{stale}</p>}
     </Screen>
+  );
+}
+
+type Why = 'refused' | 'unreached';
+
+/** Why nothing plays, over the picture, and the ways out. */
+function Dead({ why, src, otherwise = 'or open this page in another one', again }: { why: Why; src: string; otherwise?: string | undefined; again: () => void }) {
+  const look = 'pointer-events-auto inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-accent hover:bg-sunken';
+  return (
+    <div className="space-y-1 rounded-xl border border-line bg-panel px-4 py-3 text-center text-sm text-balance">
+      <p>{why === 'refused' ? `This browser cannot play this video. Download it, ${otherwise}.` : 'The video cannot be fetched just now.'}</p>
+      {why === 'refused' ? (
+        <a href={src.includes('?') ? `${src}&download=true` : src} download className={look}>
+          <Download aria-hidden className="size-4" /> Download it
+        </a>
+      ) : (
+        <button type="button" className={look} onClick={again}>
+          <RotateCw aria-hidden className="size-4" /> Try again
+        </button>
+      )}
+    </div>
   );
 }

@@ -1,11 +1,12 @@
 import { Search } from 'lucide-react';
-import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import { lazy, type RefObject, Suspense, useEffect, useRef, useState } from 'react';
 import type { Act } from '../api/acts';
+import { patiently } from '../api/reach';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { FIND_KEY, IS_MAC, Key } from './keys';
 
-const Palette = lazy(() => import('./palette').then((module) => ({ default: module.Palette })));
+const Palette = lazy(() => patiently(() => import('./palette')).then((module) => ({ default: module.Palette })));
 
 /** What is typed into is the same before what is found by it is there. */
 export const FIELD = {
@@ -17,9 +18,10 @@ export const FIELD = {
   maxLength: 200,
 };
 
-/** Ctrl+K, ⌘K on a Mac, and the button for it: what there is to go to and to do, found by typing. */
-export function Finder() {
+/** Ctrl+K, ⌘K on a Mac, and the button for it: what there is to go to and to do, found by typing. `opener` is given what opens it. */
+export function Finder({ opener }: { opener?: RefObject<() => void> }) {
   const [isOpen, setOpen] = useState(false);
+  if (opener) opener.current = () => setOpen(true);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       const isHeld = IS_MAC ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey; // a Mac's Ctrl+K deletes to the end of a line

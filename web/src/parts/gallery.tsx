@@ -1,8 +1,10 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { Search, X } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
+import type { SessionSummary } from '../api/client';
 import { SHOWN, type Sought, useGallery, useSought } from '../api/gallery';
 import { useFollowed } from '../api/hooks';
+import { useTold } from '../api/told';
 import { Button } from './button';
 import { Card } from './card';
 import { Said } from './said';
@@ -18,6 +20,7 @@ export function Gallery() {
   const found = useGallery(sought);
   const { sessions, isRead, hasMore } = found;
   useFollowed(sessions.slice(0, FOLLOWED), useQueryClient());
+  const said = useTold(sessions, nameOf);
   const now = useNow();
   const isAll = !sought.text && sought.show === 'all';
   const isNone = isRead && sessions.length === 0 && !hasMore;
@@ -36,6 +39,9 @@ export function Gallery() {
       <p role="status" className="sr-only">
         {isRead && !isAll && !found.isOfBefore ? counted(sessions.length, hasMore) : ''}
       </p>
+      <p role="status" className="sr-only">
+        {said}
+      </p>
       {isNone && <None sought={sought} seek={seek} />}
       <ul aria-labelledby="all" aria-busy={found.isOfBefore} className={`grid grid-cols-1 gap-5 transition-opacity motion-reduce:transition-none sm:grid-cols-2 lg:grid-cols-3 xl:grid-cols-4 ${found.isOfBefore ? 'opacity-60' : ''}`}>
         {sessions.map((each) => (
@@ -45,6 +51,10 @@ export function Gallery() {
       {hasMore && <More count={sessions.length} isReading={found.isReading} hasFailed={found.hasFailed} readMore={found.readMore} />}
     </section>
   );
+}
+
+function nameOf({ title, prompt }: SessionSummary): string {
+  return (title ?? prompt).slice(0, 60);
 }
 
 interface Seeking {

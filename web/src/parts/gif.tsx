@@ -1,6 +1,6 @@
 import { Pause, Play } from 'lucide-react';
 import { type CSSProperties, useState } from 'react';
-import { wantsRest } from './glimpse';
+import { wantsRest } from '../api/motion';
 
 interface Props {
   src: string;

@@ -1,13 +1,11 @@
 import { Film, Pause, Play } from 'lucide-react';
 import { type FocusEvent, type PointerEvent, useCallback, useEffect, useRef, useState } from 'react';
+import { wantsRest } from '../api/motion';
 
 /** How long one has to stay at a video until it plays, so that passing over many plays none. */
 const REST_MS = 350;
 /** What ends the one that plays. */
 let ending: (() => void) | undefined;
-
-/** Whether nothing is to move by itself. */
-export const wantsRest = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /**
  * A video that plays while somebody stays at it, by mouse or by keyboard, or until it is stopped where it was begun by hand;

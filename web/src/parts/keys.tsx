@@ -1,6 +1,7 @@
 import { Keyboard } from 'lucide-react';
-import { type RefObject, useEffect, useRef, useState } from 'react';
+import { type KeyboardEvent as Pressed, type RefObject, useEffect, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
+import { motion } from '../api/motion';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { notices } from './news';
@@ -34,6 +35,7 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
       ['Ctrl Enter', 'Send what you typed'],
       ['[ ]', 'The version before, the next one'],
       ['C', 'Compare two versions; 1 – 4: how'],
+      ['B', 'In a comparison by Flip: the other one'],
       ['D', 'Download the video'],
       ['F2 Del', 'Rename, delete the animation one is at'],
       ['Enter C Del', 'On a canvas: choose, connect, remove'],
@@ -101,6 +103,13 @@ export function useKey(key: string, act: ((event: KeyboardEvent) => void) | unde
   }, [key, held, first, within]);
 }
 
+/** Send a form from its one-line fields too as from its longer ones. */
+export function sendByKeys(event: Pressed<HTMLFormElement>) {
+  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
+  event.preventDefault();
+  if (!event.repeat) event.currentTarget.requestSubmit();
+}
+
 export function Key({ name }: { name: string }) {
   return (
     <kbd aria-hidden className="hidden rounded-md border border-current/30 px-1.5 font-sans text-xs sm:inline">
@@ -109,14 +118,22 @@ export function Key({ name }: { name: string }) {
   );
 }
 
-/** The list of keys, and whether single ones do anything. */
-export function Keys() {
+interface Opened {
+  /** Is given what opens it, where its own button has no room. */
+  opener?: RefObject<() => void>;
+  /** Whether its button is there however narrow the screen is. */
+  isAlways?: boolean;
+}
+
+/** The list of keys, and what is switched here: single ones, notices, motion. */
+export function Keys({ opener, isAlways = false }: Opened) {
   const [isOpen, setOpen] = useState(false);
+  if (opener) opener.current = () => setOpen(true);
   useKey('?', isOpen ? undefined : () => setOpen(true));
   useAct('List the keys', () => setOpen(true));
   return (
     <>
-      <Button kind="quiet" className="max-sm:hidden" onClick={() => setOpen(true)}>
+      <Button kind="quiet" className={isAlways ? '' : 'max-sm:hidden'} onClick={() => setOpen(true)}>
         <Keyboard aria-hidden className="size-4" /> Keys
       </Button>
       {isOpen && <KeyList close={() => setOpen(false)} />}
@@ -128,6 +145,7 @@ function KeyList({ close }: { close: () => void }) {
   const [on, setOn] = useState(singleKeys.on);
   const [tells, setTells] = useState(notices.on);
   const [refused, setRefused] = useState(false);
+  const [moves, setMoves] = useState(motion.on);
   const tell = async (wants: boolean) => {
     const does = await notices.set(wants);
     setTells(does);
@@ -163,6 +181,21 @@ function KeyList({ close }: { close: () => void }) {
           }}
         />
         Single letters and digits are keys
+      </label>
+      <label className="mt-3 flex cursor-pointer items-center gap-2.5 text-sm">
+        <input
+          type="checkbox"
+          className="size-4 accent-(--accent)"
+          checked={moves}
+          onChange={({ target }) => {
+            motion.set(target.checked);
+            setMoves(target.checked);
+          }}
+        />
+        <span>
+          Pictures and signs may move by themselves
+          {motion.isOffInSystem() && <span className="text-muted">: your system says that nothing shall</span>}
+        </span>
       </label>
       {notices.can() && (
         <label className="mt-3 flex cursor-pointer items-center gap-2.5 text-sm">

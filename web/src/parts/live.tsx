@@ -2,6 +2,8 @@ import { type CSSProperties, type ReactNode, useEffect, useMemo, useRef, useStat
 import { ask, type Schemas } from '../api/client';
 import { type PageSource, playerOf, previewOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
+import { wantsRest } from '../api/motion';
+import { frameOf } from '../api/still';
 import { Button } from './button';
 import { Said } from './said';
 import { Screen } from './screen';
@@ -19,18 +21,21 @@ interface Shown {
   tools: ReactNode;
   /** Called where somebody leaves it, and where nobody is at it any more. */
   leave: (isAlone?: boolean) => void;
+  /** What is seen until it is there, where nobody asked for it; it is left without a word where it does not come. */
+  instead?: ReactNode;
 }
 
 /** The page itself, as it is while it is written: it reloads by itself, and is moved frame by frame. */
 export function Live({ sessionId, ...shown }: Shown & { sessionId: string }) {
   const wasSeen = useUnseen(shown.leave);
-  if (!wasSeen) return <Starting wide={shown.wide} tools={shown.tools} />;
+  if (!wasSeen) return shown.instead ?? <Starting wide={shown.wide} tools={shown.tools} />;
   return <Linked {...shown} what="The live page" source={previewOf(sessionId)} still={(at) => pictured(sessionId, at)} />;
 }
 
 /** The page of a version as it was built then: nothing is started for it, and nobody woken. */
-export function Played({ sessionId, versionId, ...shown }: Shown & { sessionId: string; versionId: string }) {
-  return <Linked {...shown} what="The page of this version" source={playerOf({ sessionId, versionId })} />;
+export function Played({ sessionId, versionId, videoUrl, ...shown }: Shown & { sessionId: string; versionId: string; videoUrl: string }) {
+  const still = (at: number) => frameOf(videoUrl, at); // nothing runs that could draw the page
+  return <Linked {...shown} what="The page of this version" source={playerOf({ sessionId, versionId })} still={still} />;
 }
 
 interface Source {
@@ -42,6 +47,11 @@ interface Source {
 
 function Linked({ source, leave, ...page }: Shown & Source) {
   const link = usePageLink(source);
+  const isMissing = Boolean(link.error && !link.data && page.instead);
+  useEffect(() => {
+    if (isMissing) leave();
+  }, [isMissing]);
+  if (!link.data && page.instead) return page.instead;
   if (link.error && !link.data)
     return (
       <div className="space-y-3">
@@ -55,7 +65,7 @@ function Linked({ source, leave, ...page }: Shown & Source) {
       </div>
     );
   return link.data ? (
-    <Page key={link.data.url} url={link.data.url} {...page} />
+    <Page url={link.data.url} {...page} />
   ) : (
     <Starting wide={page.wide} tools={page.tools} />
   );
@@ -74,18 +84,25 @@ function Starting({ wide, tools }: Pick<Shown, 'wide' | 'tools'>) {
   );
 }
 
-function Page({ what, name, url, wide, scenes, tools, still }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
+/** One page after the other in one place: where its address is renewed, it goes on as it was. */
+function Page({ what, name, url, wide, scenes, tools, still, instead }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
-  const page = useMemo(() => new LivePage(() => frame.current?.contentWindow, new URL(url).origin), [url]);
+  const before = useRef<LivePage>(undefined);
+  const page = useMemo(() => {
+    const given = { before: before.current, rests: wantsRest };
+    return new LivePage(() => frame.current?.contentWindow, new URL(url).origin, undefined, given);
+  }, [url]);
   const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
   const [from, setFrom] = useState<string>();
   useEffect(() => {
+    before.current = page;
     window.addEventListener('message', page.hear);
     setFrom(url); // it is heard before it can say anything
     return () => window.removeEventListener('message', page.hear);
   }, [page, url]);
+  const isHidden = instead !== undefined && !timeline;
   return (
-    <div className="space-y-2">
+    <div className="relative space-y-2">
       <Screen
         wide={wide}
         scenes={scenes}
@@ -103,15 +120,17 @@ function Page({ what, name, url, wide, scenes, tools, still }: Omit<Shown & Sour
         }
       >
         <iframe
+          key={url} // another address is no step of the browser's history
           ref={frame}
           title={what}
-          src={from}
+          src={from === url ? url : undefined}
           tabIndex={-1}
           className="absolute inset-0 size-full scheme-light border-0"
           referrerPolicy="no-referrer"
         />
       </Screen>
-      {problem && (
+      {isHidden && <div className="absolute inset-x-0 top-0">{instead}</div>}
+      {problem && !isHidden && (
         <p role="alert" className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm wrap-anywhere text-bad">
           The page says: {problem}
         </p>

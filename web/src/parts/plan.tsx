@@ -1,34 +1,36 @@
 import { ArrowDown, ArrowUp, MessageSquarePlus, Pencil, X } from 'lucide-react';
-import { type FormEvent, useId, useState } from 'react';
+import { type FormEvent, useContext, useEffect, useId, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas } from '../api/client';
+import { type Draft, drafted, Drafting, lengthOf } from '../api/drafted';
 import { useKept } from '../api/kept';
-import type { Send } from '../screens/session';
+import type { Sent } from '../screens/session';
 import { Button } from './button';
-import { Key, useKey } from './keys';
-import type { Props } from './turn';
+import { useEscape } from './escape';
+import { Key, sendByKeys, useKey } from './keys';
+import { type Props, TURN_SAID } from './turn';
 
 type PlanOf = Schemas['Plan'];
-
-interface Draft {
-  scene: number;
-  title: string;
-  duration: string;
-}
 
 const NO_EDITS: { base: string; scenes: Draft[] } = { base: '', scenes: [] };
 const NO_COMMENTS: { base: string; of: Record<number, string> } = { base: '', of: {} };
 
 /** The plan that waits: to be made, to be edited scene by scene, or to be planned anew with what is said of its scenes. */
-export function Plan({ session, send, busy }: Props) {
+export function Plan({ session, send, busy, refused }: Props) {
   const plan = session.state.plan;
   const base = JSON.stringify(plan?.scenes);
   const [kept, keep] = useKept(session.id, 'scenes', NO_EDITS);
-  const [edits, setEdits] = useState(kept.base === base);
+  const isKept = kept.base === base;
+  const [edits, setEdits] = useState(isKept);
+  const [wasLeft, setLeft] = useState(false);
   if (!plan) return null;
-  const leave = () => {
-    keep(NO_EDITS);
+  const close = (isLeft: boolean) => {
     setEdits(false);
+    setLeft(isLeft);
+  };
+  const drop = (isLeft: boolean) => {
+    keep(NO_EDITS);
+    close(isLeft);
   };
   return (
     <section className="card space-y-4 p-5" aria-labelledby="plan">
@@ -42,18 +44,46 @@ export function Plan({ session, send, busy }: Props) {
         </p>
       </div>
       {edits ? (
-        <Edited plan={plan} send={send} busy={busy} kept={kept.base === base ? kept : undefined} keep={keep} leave={leave} />
+        <Edited
+          plan={plan}
+          send={send}
+          busy={busy}
+          refused={refused}
+          kept={isKept ? kept : undefined}
+          keep={keep}
+          saved={() => drop(false)}
+          leave={() => drop(true)}
+          shut={() => close(true)}
+        />
       ) : (
-        <Shown sessionId={session.id} base={base} plan={plan} send={send} busy={busy} edit={() => setEdits(true)} />
+        <Shown
+          sessionId={session.id}
+          base={base}
+          plan={plan}
+          send={send}
+          busy={busy}
+          refused={refused}
+          edit={() => setEdits(true)}
+          isKept={isKept}
+          wasLeft={wasLeft}
+        />
       )}
     </section>
   );
 }
 
-interface Part {
+interface Part extends Sent {
   plan: PlanOf;
-  send: Send;
-  busy: boolean;
+}
+
+interface Showing {
+  sessionId: string;
+  base: string;
+  edit: () => void;
+  /** Whether scenes were edited, and that was left without being saved. */
+  isKept: boolean;
+  /** Whether one comes from editing: back to what leads there. */
+  wasLeft: boolean;
 }
 
 /** What is said of a plan's scenes: of that plan, and not of the next one with scenes of the same numbers. */
@@ -68,7 +98,7 @@ function useComments(sessionId: string, base: string) {
   return [of(kept), put] as const;
 }
 
-function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: string; base: string; edit: () => void }) {
+function Shown({ sessionId, base, plan, send, busy, refused, edit, isKept, wasLeft }: Part & Showing) {
   const [comments, setComments] = useComments(sessionId, base);
   const said = plan.scenes.filter(({ number }) => comments[number]?.trim());
   const accept = () => void send('accept');
@@ -111,6 +141,7 @@ function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: 
                   rows={2}
                   autoFocus
                   className="field mt-2 resize-none text-sm"
+                  aria-describedby={refused?.name === 'changes' ? TURN_SAID : undefined}
                   value={comments[number]}
                   onChange={({ target }) => setComments((before) => ({ ...before, [number]: target.value }))}
                   onKeyDown={(event) => {
@@ -122,6 +153,11 @@ function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: 
           </li>
         ))}
       </ol>
+      {isKept && (
+        <p role="status" className="text-sm text-muted">
+          What you edited is not in this plan yet. It is kept: Edit goes on with it.
+        </p>
+      )}
       <div className="flex flex-wrap gap-2">
         {said.length > 0 && (
           <Button kind="main" type="submit" disabled={busy}>
@@ -131,7 +167,7 @@ function Shown({ sessionId, base, plan, send, busy, edit }: Part & { sessionId: 
         <Button kind={said.length > 0 ? 'plain' : 'main'} onClick={accept} disabled={busy}>
           Make this {said.length === 0 && <Key name="Enter" />}
         </Button>
-        <Button onClick={edit} disabled={busy} aria-label="Edit scenes">
+        <Button onClick={edit} disabled={busy} aria-label="Edit scenes" autoFocus={wasLeft}>
           <Pencil aria-hidden className="size-4" /> Edit
         </Button>
         <Button kind="quiet" onClick={() => void send('reject')} disabled={busy}>
@@ -148,10 +184,16 @@ const ICON = 'grid size-8 place-items-center rounded-lg text-muted hover:bg-sunk
 interface Editing {
   kept: typeof NO_EDITS | undefined;
   keep: (edits: typeof NO_EDITS) => void;
+  saved: () => void;
+  /** Leaves what was edited. */
   leave: () => void;
+  /** Leaves editing, and keeps what was edited. */
+  shut: () => void;
 }
 
-function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
+function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: Part & Editing) {
+  const form = useRef<HTMLFormElement>(null);
+  useEscape(shut, form);
   const [base] = useState(() => kept?.base ?? JSON.stringify(plan.scenes));
   const [scenes, set] = useState<Draft[]>(
     () => kept?.scenes ?? plan.scenes.map(({ number, title, duration }) => ({ scene: number, title, duration: String(Number(duration.toFixed(2))) })),
@@ -162,8 +204,14 @@ function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
   };
   const [told, setTold] = useState('');
   const hint = useId();
+  const said = refused?.name === 'plan' ? TURN_SAID : undefined;
   const isOld = JSON.stringify(plan.scenes) !== base;
-  const lengths = scenes.map(({ duration }) => Number(duration.replace(',', '.')));
+  const show = useContext(Drafting);
+  useEffect(() => {
+    show(isOld ? undefined : drafted(plan.scenes, scenes));
+    return () => show(undefined);
+  }, [show, scenes, base, isOld]); // the plan is read anew again and again, and the same
+  const lengths = scenes.map(lengthOf);
   const wrong = scenes.some(({ title }, at) => !title.trim() || !((lengths[at] ?? NaN) > 0));
   const total = lengths.reduce((sum, each) => sum + each, 0);
   const change = (scene: number, what: Partial<Draft>) =>
@@ -184,10 +232,10 @@ function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
     event.preventDefault();
     if (busy || wrong || isOld) return;
     const sent = scenes.map(({ scene, title }, at) => ({ scene, title: title.trim(), duration: lengths[at] }));
-    if (await send('plan', { scenes: sent })) leave();
+    if (await send('plan', { scenes: sent })) saved();
   };
   return (
-    <form onSubmit={(event) => void save(event)} className="space-y-4">
+    <form ref={form} onSubmit={(event) => void save(event)} onKeyDown={sendByKeys} className="space-y-4">
       <ol className="space-y-2" aria-label="Scenes to edit">
         {scenes.map((each, at) => (
           <li key={each.scene} className="flex items-center gap-1.5">
@@ -196,6 +244,7 @@ function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
               className="field min-w-0 flex-1 px-2.5 py-1.5 text-sm"
               maxLength={200}
               value={each.title}
+              aria-describedby={said}
               onChange={({ target }) => change(each.scene, { title: target.value })}
             />
             <input
@@ -204,7 +253,7 @@ function Edited({ plan, send, busy, kept, keep, leave }: Part & Editing) {
               className="field w-16! px-2 py-1.5 text-right text-sm tabular-nums"
               value={each.duration}
               onChange={({ target }) => change(each.scene, { duration: target.value })}
-              aria-describedby={hint}
+              aria-describedby={said ? `${hint} ${said}` : hint}
             />
             <button type="button" className={ICON} aria-label={`Earlier: ${each.title}`} title="Earlier" aria-disabled={at === 0} onClick={() => move(at, -1)}>
               <ArrowUp aria-hidden className="size-4" />

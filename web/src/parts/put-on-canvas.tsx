@@ -1,8 +1,9 @@
 import { lazy, type ReactNode, Suspense, useEffect, useSyncExternalStore } from 'react';
 import { useLocation } from 'wouter';
+import { patiently } from '../api/reach';
 
 // canvases are read once somebody asks for them
-const Choice = lazy(() => import('./canvas-choice').then((module) => ({ default: module.CanvasChoice })));
+const Choice = lazy(() => patiently(() => import('./canvas-choice')).then((module) => ({ default: module.CanvasChoice })));
 
 interface Asked {
   sessionId: string;

@@ -1,7 +1,7 @@
-import { Download, FileText, Film, RotateCcw, Square, SquareStack } from 'lucide-react';
+import { Download, FileText, Film, RotateCcw, Square, SquareStack, Trash2 } from 'lucide-react';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { isKept, useBatchCancelled, useOrders } from '../api/queue';
+import { isKept, useBatchCancelled, useOrders, useRemoval } from '../api/queue';
 import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -147,6 +147,7 @@ function Orders({ render, name, gone }: { render: RenderSummary; name: string; g
             <Download aria-hidden className="size-4" /> Download
           </a>
         ))}
+      {canAgain(render) && <Delete render={render} name={name} />}
       {orders.problem && (
         <div className="w-full">
           <Said problem={orders.problem} />
@@ -182,6 +183,36 @@ function Batch({ id, name }: { id: string; name: string }) {
     >
       Every video of this batch that is not done is cancelled. What is done stays.
     </Sure>
+  );
+}
+
+/** What is over is deleted with its video, where somebody says so twice; the next one has the focus then. */
+function Delete({ render, name }: { render: RenderSummary; name: string }) {
+  const [asked, setAsked, opener] = useDraft();
+  const place = useRef<HTMLDivElement>(null);
+  const removing = useRemoval(render, () => {
+    const row = place.current?.closest('li');
+    const next = row?.nextElementSibling ?? row?.previousElementSibling ?? document.querySelector('h1');
+    if (next instanceof HTMLElement) next.focus({ preventScroll: true });
+  });
+  if (asked === undefined)
+    return (
+      <button ref={opener} type="button" className={QUIET} aria-label={`Delete ${name}`} title="Delete" onClick={() => setAsked('')}>
+        <Trash2 aria-hidden className="size-4" />
+      </button>
+    );
+  const leave = () => {
+    removing.reset();
+    setAsked(undefined);
+  };
+  return (
+    <div ref={place} className="w-full">
+      <Sure label={`Delete ${name}`} yes="Delete it" no="Keep it" problem={removing.error} busy={removing.isPending} act={() => removing.mutate()} leave={leave}>
+        {render.sessionId
+          ? 'This video goes for good, and links to it show nothing any more. Its animation stays, and can be rendered again.'
+          : 'It goes for good, with its video and its report. The page itself is kept for a while, to be rendered again.'}
+      </Sure>
+    </div>
   );
 }
 

@@ -16,8 +16,18 @@ const CHOICES: { [K in keyof Chosen]: [value: Chosen[K], words: string][] } = {
 }; // prettier-ignore
 const LABELS = { resolution: 'Size', fps: 'Frames per second', format: 'Format' };
 
+interface Props {
+  session: SessionView;
+  send: Send;
+  busy: boolean;
+  /** Whether it was rendered already, which is done once more. */
+  again?: boolean;
+  /** Whether that is what there is to do, beside no video that could be taken away. */
+  isMain?: boolean;
+}
+
 /** The final video's size, rate and format, and the button that has it made so. */
-export function Rendering({ session, send, busy, again = false }: { session: SessionView; send: Send; busy: boolean; again?: boolean }) {
+export function Rendering({ session, send, busy, again = false, isMain = !again }: Props) {
   const usual: Options = { ...USUAL, ...session.state.render };
   const [wanted, setWanted] = useState(usual);
   const chosen = possible(wanted);
@@ -67,7 +77,7 @@ export function Rendering({ session, send, busy, again = false }: { session: Ses
           Transparent: what the page leaves transparent stays so, to be laid over something else.
         </p>
       )}
-      <Button kind={again ? 'plain' : 'main'} onClick={render} disabled={busy}>
+      <Button kind={isMain ? 'main' : 'plain'} onClick={render} disabled={busy}>
         Render {named}
       </Button>
     </div>

@@ -1,13 +1,15 @@
-import { Camera, Grid2x2, Maximize, MousePointerClick } from 'lucide-react';
+import { Camera, Grid2x2, MousePointerClick } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { useAct } from '../api/acts';
 import { Problem, type Schemas } from '../api/client';
 import type { Picked } from '../api/live';
 import type { Moved, Range } from '../api/moved';
 import { type Draft, MOST, type Note, usePointing } from '../api/notes';
-import { cropped } from '../api/still';
+import { cropped, save } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { store } from '../api/uploads';
+import { canFill, FILLED, FullScreen, fullScreen } from './full-screen';
+import { useEscape } from './escape';
 import { useKey } from './keys';
 import { Outline, Pointer } from './pointer';
 import { Said } from './said';
@@ -43,7 +45,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   const [isClear, setClear] = useState(false);
   const [taking, setTaking] = useState(false);
   const [problem, setProblem] = useState<Problem>();
-  const fill = () => void (document.fullscreenElement ? document.exitFullscreen() : whole.current?.requestFullscreen());
+  const fill = () => fullScreen(whole.current);
   const take = async () => {
     if (!moved || !still || taking) return;
     moved.pause();
@@ -100,15 +102,16 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   useEffect(() => {
     if (isClear) clear?.(true); // a page that began anew paints its ground again
   }, [begun]);
+  useEscape(points && leave, whole); // also where the keyboard went on from the picture
   useKey('p', canPoint ? point : undefined);
   useAct(canPoint && 'Point at something', point);
   useKey('n', canPoint ? () => note({}) : undefined);
-  useKey('f', fill);
+  useKey('f', canFill() ? fill : undefined);
   useKey('s', moved && still && (() => void take()));
   return (
     <div
       ref={whole}
-      className="space-y-2 [&:fullscreen]:flex [&:fullscreen]:flex-col [&:fullscreen]:justify-center [&:fullscreen]:bg-ground [&:fullscreen]:p-4"
+      className={`space-y-2 ${FILLED}`}
     >
       <div
         className={`picture ${isClear ? 'checkered' : 'bg-sunken'}`}
@@ -139,11 +142,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
           marks={notes.map(({ time }) => time)}
           stage={whole}
           looked={sprites && { sprites, wide }}
-          end={
-            <button type="button" className={ICON} aria-label="Full screen" title="F" onClick={fill}>
-              <Maximize aria-hidden className="size-4" />
-            </button>
-          }
+          end={<FullScreen fill={fill} />}
         >
           {pointing && (
             <button
@@ -187,12 +186,4 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
       )}
     </div>
   );
-}
-
-function save(picture: Blob, name: string) {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(picture);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -1,7 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { useLocation } from 'wouter';
 import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
+import { goTo, withPlace } from '../api/place';
+import { useVersions } from '../api/versions';
 import { ago } from '../api/words';
 import { Button } from './button';
 import { Copied } from './copied';
@@ -265,12 +268,25 @@ function Comments({ sessionId, share }: { sessionId: string; share: ShareView })
     queryFn: () => ask(`/v1/sessions/${sessionId}/shares/${share.id}`),
     enabled: isOpen,
   });
+  const versions = useVersions(sessionId);
+  const [path, navigate] = useLocation();
+  const details = useRef<HTMLDetailsElement>(null);
+  const go = (at: number) => {
+    const its = versions.find(({ jobId, finalUrl }) => jobId === share.job || finalUrl?.includes(share.job));
+    details.current?.closest('dialog')?.close();
+    window.scrollTo(0, 0);
+    const place = new URLSearchParams(withPlace(window.location.search, { t: at })); // where what is shown comes only now
+    if (its && !its.current) place.set('v', String(its.number));
+    else place.delete('v');
+    navigate(`${path}?${place}`, { replace: true });
+    goTo(at);
+  };
   return (
-    <details className="mt-1 text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+    <details ref={details} className="mt-1 text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary className="min-h-6 cursor-pointer text-accent">{share.commented === 1 ? 'One comment' : `${share.commented} comments`}</summary>
       <Said problem={found.error} />
       <ol aria-label={`Comments of ${share.label || 'a link'}`} className="mt-2 space-y-3">
-        {found.data?.said.map((each) => <Remark key={each.id} remark={each} />)}
+        {found.data?.said.map((each) => <Remark key={each.id} remark={each} go={go} />)}
       </ol>
     </details>
   );

@@ -5,13 +5,18 @@ import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import { formOf, isPlayed } from '../api/finals';
 import type { Progress } from '../api/hooks';
+import { wantsRest } from '../api/motion';
 import { putPlace, readPlace } from '../api/place';
+import type { Scene } from '../api/scenes';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
 import { Gif } from './gif';
 import { Live, Played } from './live';
 import { Storyboard } from './storyboard';
 import { titleOf } from './title';
+
+/** What is over at once is not switched to. */
+const SOON_MS = 1500;
 
 interface Props {
   session: SessionView;
@@ -20,32 +25,39 @@ interface Props {
   /** An older version that is looked at in place of what there is. */
   version?: VersionView | undefined;
   versions: readonly VersionView[];
+  /** The plan's scenes as somebody is editing them. */
+  edited: readonly Scene[] | undefined;
+  /** The job whose video is not there, though its session says so, and who is told that. */
+  gone: string;
+  setGone: (jobId: string) => void;
 }
 
 /** What there is to see: the live page where somebody asks for it, else the final video, the preview, or the plan as a storyboard. */
-export function Stage({ session, progress, thinking, version, versions }: Props) {
+export function Stage({ session, progress, thinking, version, versions, edited, gone, setGone }: Props) {
   const { state } = session;
   const client = useQueryClient();
-  const [gone, setGone] = useState('');
   const lose = (jobId: string | null | undefined) => {
     setGone(jobId ?? '');
     // it was deleted elsewhere, which no event tells
     for (const queryKey of [['session', session.id], ['finals', session.id]]) void client.invalidateQueries({ queryKey });
   };
   const [wantsLive, setWantsLive] = useState(() => readPlace(window.location.search).panel === 'live');
+  const [wasChosen, setChosen] = useState(wantsLive);
   const [wasAlone, setWasAlone] = useState(false);
   const [byFrames, setByFrames] = useState(false);
   const wantLive = (wants: boolean, isAlone = false) => {
+    setChosen(true);
     setWantsLive(wants);
     setWasAlone(isAlone);
     putPlace({ panel: wants ? 'live' : undefined });
   };
   const canBeLive = ['executing', 'preview'].includes(state.phase) && Boolean(state.execution?.files.length);
-  const isLive = wantsLive && canBeLive;
   const made = state.output?.videoUrl ? state.output : undefined;
   const form = formOf(state);
   const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
+  const [isByItself, setByItself] = useByItself(canBeLive && state.phase === 'executing' && !shown?.jobId && !version && !wasChosen);
+  const isLive = (wantsLive || isByItself) && canBeLive;
   useEffect(() => setWasAlone(false), [state.phase, shown?.jobId]);
   const gif = made && form.format === 'gif' && gone !== made.jobId ? made : undefined;
   useEffect(() => setByFrames(false), [gif?.jobId]);
@@ -55,11 +67,13 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   const isOld = Boolean(shown) && !made && state.phase === 'executing';
   const now = versions.find(({ current }) => current)?.number;
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
-  useAct(canBeLive && !version && (isLive ? 'Back to the video' : 'See it live'), () => wantLive(!isLive));
+  const back = shown?.jobId ? 'Back to the video' : 'Back to the scenes';
+  useAct(canBeLive && !version && (isLive ? back : 'See it live'), () => wantLive(!isLive));
   if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
-  const live = canBeLive && <Switch plays={isLive} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
+  const live = canBeLive && <Switch plays={isLive} back={back} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
   const isPinned = Boolean(state.owes) && todos.length > 0;
+  const board = <Storyboard scenes={edited ?? scenes} todos={todos} wide={wide} />;
   const isTold = wasAlone && !isLive;
   const isOutside = live && !isLive && !isThere;
   const aside = !made || gone === made.jobId
@@ -70,7 +84,15 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   return (
     <figure className="space-y-2">
       {isLive ? (
-        <Live sessionId={session.id} name={fileName(titleOf(session))} wide={wide} scenes={scenes} tools={live} leave={(isAlone) => wantLive(false, isAlone)} />
+        <Live
+          sessionId={session.id}
+          name={fileName(titleOf(session))}
+          wide={wide}
+          scenes={scenes}
+          tools={live}
+          instead={isByItself && !wantsLive ? board : undefined}
+          leave={(isAlone) => (isByItself && !isAlone && document.hidden ? setByItself(false) : wantLive(false, isAlone))}
+        />
       ) : gif && !byFrames ? (
         <Gif
           key={gif.jobId}
@@ -92,6 +114,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           wide={wide}
           sprites={spritesOf(session.id, state.preview?.jobId, shown.jobId)}
           stale={isOld ? (now ? `v${now} — v${next} is being made` : 'As it was before; a new one is being made') : undefined}
+          otherwise="or render it in another format"
           tools={live}
           gone={() => lose(shown.jobId)}
         />
@@ -100,7 +123,7 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
           <img src={`/v1/sessions/${session.id}/thumbnail?job=${made.jobId}`} alt="A frame of the finished video" className="size-full object-contain" />
         </div>
       ) : scenes.length > 0 && !shown?.jobId ? (
-        <Storyboard scenes={scenes} todos={todos} wide={wide} />
+        board
       ) : (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">
@@ -146,6 +169,27 @@ export function Stage({ session, progress, thinking, version, versions }: Props)
   );
 }
 
+/** Whether the live page is shown without anybody asking, where there is nothing else to see yet; not where nothing is to move by itself. */
+function useByItself(isWanted: boolean): [boolean, (shows: boolean) => void] {
+  const [shows, setShows] = useState(false);
+  useEffect(() => {
+    if (!isWanted) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      clearTimeout(timer);
+      if (!document.hidden && !wantsRest()) timer = setTimeout(() => setShows(true), SOON_MS);
+    };
+    look();
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', look);
+      setShows(false);
+    };
+  }, [isWanted]);
+  return [shows && isWanted, setShows];
+}
+
 /** How far the work is, in a line that stays in view with the picture where the list of steps does not. */
 function Pinned({ todos }: { todos: readonly Schemas['Todo'][] }) {
   const done = todos.filter(({ status }) => status === 'done').length;
@@ -173,7 +217,7 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
   return (
     <figure className="space-y-2">
       {plays ? (
-        <Played sessionId={session.id} versionId={version.id} name={name} wide={wide} scenes={NO_SCENES} tools={page} leave={() => setPlays(false)} />
+        <Played sessionId={session.id} versionId={version.id} videoUrl={version.videoUrl} name={name} wide={wide} scenes={NO_SCENES} tools={page} leave={() => setPlays(false)} />
       ) : gone ? (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">The video of this version is not there any more. Go back to it to render it again.</p>
@@ -182,7 +226,8 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
         <Video
           src={(!refused && version.finalUrl) || version.videoUrl}
           sprites={spritesOf(session.id, version.jobId)}
-          refused={() => setRefused(true)}
+          refused={version.finalUrl && !refused ? () => setRefused(true) : undefined}
+          otherwise="or see it live"
           poster={version.thumbnailUrl}
           label={`Version ${version.number}`}
           name={name}
@@ -200,16 +245,16 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
 }
 
 /** Between a video and the page that it is of. */
-function Switch({ plays, title, toggle }: { plays: boolean; title: string; toggle: () => void }) {
+function Switch({ plays, title, toggle, back = 'Back to the video' }: { plays: boolean; title: string; toggle: () => void; back?: string }) {
   return (
     <button
       type="button"
-      title={plays ? 'Back to the video' : title}
+      title={plays ? back : title}
       className="inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text"
       onClick={toggle}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
-      <span className="@max-[52rem]:sr-only">{plays ? 'Back to the video' : 'See it live'}</span>
+      <span className="@max-[52rem]:sr-only">{plays ? back : 'See it live'}</span>
     </button>
   );
 }

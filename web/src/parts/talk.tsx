@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
 import { useAct } from '../api/acts';
@@ -6,9 +6,12 @@ import { ask, type NodeState, Problem, type Schemas, type SessionView } from '..
 import { useKept } from '../api/kept';
 import { notesOf } from '../api/notes';
 import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
-import type { Send } from '../screens/session';
+import type { Sent } from '../screens/session';
+import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { Said } from './said';
+
+const SAID = 'talk-said';
 
 /** Whether agents are at work, who read what is said at their next step. */
 export function isAtWork(state: NodeState): boolean {
@@ -21,11 +24,14 @@ export function takesChanges(state: NodeState): boolean {
 }
 
 /** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
-export function Talk({ session, send, busy, isBelow = false }: { session: SessionView; send: Send; busy: boolean; isBelow?: boolean }) {
+export function Talk({ session, send, busy, refused, isBelow = false }: Sent & { session: SessionView; isBelow?: boolean }) {
   const { state } = session;
-  const talk = useQuery<Schemas['TalkPage'], Problem>({
+  const talk = useInfiniteQuery<Schemas['TalkPage'], Problem, Schemas['SaidView'][], string[], number | null>({
     queryKey: ['talk', session.id],
-    queryFn: () => ask(`/v1/sessions/${session.id}/messages?limit=100`),
+    initialPageParam: null,
+    queryFn: ({ pageParam }) => ask(`/v1/sessions/${session.id}/messages?limit=100${pageParam === null ? '' : `&before=${pageParam}`}`),
+    getNextPageParam: (page) => page.next ?? undefined,
+    select: ({ pages }) => pages.flatMap(({ messages }) => messages),
   });
   const [words, setWords] = useKept(session.id, 'talk', '');
   const works = isAtWork(state);
@@ -58,7 +64,22 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
   const keys = (event: KeyboardEvent) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
-  const said = (talk.data?.messages ?? []).filter((each) => each.content.trim());
+  const said = (talk.data ?? []).filter((each) => each.content.trim());
+  const older = talk.hasNextPage && (
+    <li key="older">
+      <Button
+        kind="quiet"
+        className="-ml-3 text-sm"
+        aria-disabled={talk.isFetchingNextPage}
+        onClick={() =>
+          talk.isFetchingNextPage ||
+          void talk.fetchNextPage().then(({ hasNextPage, isError }) => hasNextPage || isError || heading.current?.focus({ preventScroll: true })) // its button goes
+        }
+      >
+        Show older
+      </Button>
+    </li>
+  );
   const form = (works || changes || begins) && (
     <form
       onSubmit={(event) => void say(event)}
@@ -73,20 +94,28 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
         value={words}
         onChange={(event) => setWords(event.target.value)}
         onKeyDown={keys}
+        aria-invalid={refused !== undefined}
+        aria-describedby={refused && SAID}
       />
       <Button kind="main" type="submit" disabled={busy || !words.trim()} aria-label="Send" title="Ctrl+Enter" className="px-2.5">
         <ArrowUp aria-hidden className="size-5" />
       </Button>
     </form>
   );
+  const prompt = <Line who="You" words={state.prompt} />;
   const list = (
     <ol className="space-y-4">
-      <Line who="You" words={state.prompt} />
-      {(isBelow ? said : said.toReversed()).map((each) => (
+      {isBelow && prompt}
+      {isBelow && older}
+      {(isBelow ? said.toReversed() : said).map((each) => (
         <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
       ))}
+      {!isBelow && older}
+      {!isBelow && prompt}
     </ol>
   );
+  const answer = <Said problem={refused?.problem} id={SAID} />;
+  const notTaken = <Said problem={taking.error} />;
   const unread = unreadOf(state);
   const waiting = unread.length > 0 && (
     <ol className="space-y-4" aria-label="Not read yet">
@@ -113,11 +142,19 @@ export function Talk({ session, send, busy, isBelow = false }: { session: Sessio
         Talk
       </h2>
       {!isBelow && form}
-      <Said problem={taking.error} />
+      {!isBelow && answer}
       {!isBelow && waiting}
+      {!isBelow && notTaken}
+      <AskAgain what="What was said" found={talk} />
       {list}
       {isBelow && waiting}
-      {isBelow && form && <div className="sticky bottom-0 z-10 -mx-4 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">{form}</div>}
+      {isBelow && notTaken}
+      {isBelow && (form || refused) && (
+        <div className="sticky bottom-0 z-10 -mx-4 space-y-2 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">
+          {answer}
+          {form}
+        </div>
+      )}
     </section>
   );
 }

@@ -12,6 +12,8 @@ const NOWHERE: readonly string[] = [];
 /** What a server answers that has no time for it now, and after how long it is asked again. */
 const BUSY: readonly number[] = [429, 503];
 const AGAIN_MS = 5_000;
+/** Keys that move a slider. */
+const MOVES = /^(Arrow|Home|End|Page)/;
 
 /** Where small frames of a video are, or else there, and how wide they are beside their height. */
 export interface Looked {
@@ -34,9 +36,14 @@ interface Props {
   looked?: Looked | undefined;
 }
 
-/** Where one is: a slider under its seconds; a pointer over it shows which frame and time are there. */
+/**
+ * Where one is: a slider under its seconds; a pointer over it shows which frame and time are there. So does its thumb, while that is
+ * moved by a finger, or has the focus of the keyboard.
+ */
 export function Timeline({ frame, frames, duration, fps, said, range, marks, go, keys, looked }: Props) {
-  const [over, setOver] = useState<number>();
+  const [pointed, setPointed] = useState<number>();
+  const [held, hold] = useState(false);
+  const over = pointed ?? (held ? frame : undefined);
   const sprite = useSprite(looked?.sprites, duration, over !== undefined);
   const last = Math.max(1, frames - 1);
   const place = (at: number) => `calc(${INSET_PX}px + ${Math.min(1, at / last)} * (100% - ${2 * INSET_PX}px))`;
@@ -44,10 +51,10 @@ export function Timeline({ frame, frames, duration, fps, said, range, marks, go,
   const moved = ({ pointerType, currentTarget, clientX }: PointerEvent) => {
     if (pointerType !== 'mouse') return;
     const { left, width } = currentTarget.getBoundingClientRect();
-    setOver(Math.min(last, Math.max(0, Math.round(((clientX - left - INSET_PX) / (width - 2 * INSET_PX)) * last))));
+    setPointed(Math.min(last, Math.max(0, Math.round(((clientX - left - INSET_PX) / (width - 2 * INSET_PX)) * last))));
   };
   return (
-    <div className="relative pt-4.5" onPointerMove={moved} onPointerLeave={() => setOver(undefined)}>
+    <div className="relative pt-4.5" onPointerMove={moved} onPointerLeave={() => setPointed(undefined)}>
       <div aria-hidden className="pointer-events-none absolute inset-x-0 top-0 h-4.5 text-[0.6875rem] leading-none text-muted tabular-nums select-none">
         {ticks.map((each) => (
           <span key={each} className="absolute bottom-0 h-1 w-px bg-line-strong opacity-50" style={{ left: place(each * fps) }} />
@@ -79,7 +86,15 @@ export function Timeline({ frame, frames, duration, fps, said, range, marks, go,
         value={frame}
         aria-valuetext={said}
         onChange={({ target }) => go(Number(target.value))}
-        onKeyDown={keys}
+        onKeyDown={(event) => {
+          if (MOVES.test(event.key)) hold(true); // who clicked it before goes on by keys
+          keys(event);
+        }}
+        onFocus={({ target }) => hold(target.matches(':focus-visible'))}
+        onBlur={() => hold(false)}
+        onTouchStart={() => hold(true)}
+        onTouchEnd={() => hold(false)}
+        onTouchCancel={() => hold(false)}
       />
       {marks.map((each, at) => (
         <span

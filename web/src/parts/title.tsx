@@ -1,7 +1,7 @@
 import { Pencil, Pin } from 'lucide-react';
-import type { FormEvent, ReactNode } from 'react';
+import { type FormEvent, type ReactNode, useState } from 'react';
 import { useAct } from '../api/acts';
-import type { SessionView } from '../api/client';
+import type { Problem, SessionView } from '../api/client';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
 import { useDraft } from './draft';
@@ -17,6 +17,7 @@ export function titleOf({ title, state }: SessionView): string {
 export function Title({ session, children }: { session: SessionView; children?: ReactNode }) {
   const [draft, setDraft, pencil] = useDraft();
   const label = useLabel(session.id);
+  const [notPinned, tell] = useState<Problem | null>(null);
   const title = titleOf(session);
   useAct(draft === undefined && 'Change the title', () => setDraft(session.title ?? ''));
   const leave = () => {
@@ -29,7 +30,7 @@ export function Title({ session, children }: { session: SessionView; children?: 
   };
   if (draft !== undefined)
     return (
-      <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && leave()} className="w-full space-y-2">
+      <form onSubmit={save} onKeyDown={(event) => event.key === 'Escape' && (event.preventDefault(), leave())} className="w-full space-y-2">
         <h1 className="sr-only">{title}</h1>
         <div className="flex flex-wrap gap-2">
           <input
@@ -51,7 +52,7 @@ export function Title({ session, children }: { session: SessionView; children?: 
         <Said problem={label.error} id="title-said" />
       </form>
     );
-  return (
+  const row = (
     <div className="flex min-w-0 items-start gap-1">
       <h1 className="mr-1 line-clamp-1 min-w-0 text-lg leading-8 font-semibold tracking-tight break-all lg:text-xl lg:leading-8" title={title.length > 60 ? title : undefined}>
         {title}
@@ -66,14 +67,28 @@ export function Title({ session, children }: { session: SessionView; children?: 
       >
         <Pencil aria-hidden className="size-4" />
       </button>
-      <PinButton session={session} label="Pin it" className="size-8" />
+      <PinButton session={session} label="Pin it" className="size-8" tell={tell} />
       {children}
+    </div>
+  );
+  return (
+    <div className="min-w-0 space-y-1">
+      {row}
+      <Said problem={notPinned} />
     </div>
   );
 }
 
+interface PinProps {
+  session: { id: string; pinned?: boolean };
+  label: string;
+  className: string;
+  /** Is told why it was not done, and nothing once it is tried again. */
+  tell: (problem: Problem | null) => void;
+}
+
 /** Keep something at hand: pinned ones stand before the others, and are not removed with those that nobody uses. */
-export function PinButton({ session, label: said, className }: { session: { id: string; pinned?: boolean }; label: string; className: string }) {
+export function PinButton({ session, label: said, className, tell }: PinProps) {
   const label = useLabel(session.id);
   const pinned = label.isPending ? label.variables.pinned : session.pinned;
   return (
@@ -83,7 +98,10 @@ export function PinButton({ session, label: said, className }: { session: { id: 
       aria-label={said}
       title={pinned ? 'Pinned: stands before the others' : 'Pin it'}
       className={`grid shrink-0 place-items-center rounded-lg hover:bg-sunken ${pinned ? 'text-accent' : 'text-muted hover:text-text'} ${className}`}
-      onClick={() => label.mutate({ pinned: !pinned })}
+      onClick={() => {
+        tell(null);
+        label.mutate({ pinned: !pinned }, { onError: tell });
+      }}
     >
       <Pin aria-hidden className={`size-4 ${pinned ? 'fill-current' : ''}`} />
     </button>

@@ -105,7 +105,7 @@ function useSaid(): string {
 /** Something that was not taken, why, and the way to where it is kept. */
 function Untold({ name, said, at, leave }: { name: string; said: string; at: string; leave: () => void }) {
   return (
-    <div className={TOAST} onKeyDown={({ key }) => key === 'Escape' && leave()}>
+    <div className={TOAST} onKeyDown={(event) => event.key === 'Escape' && (event.preventDefault(), leave())}>
       <div className={LINE}>
         <p role="alert" className="min-w-0 flex-1 py-1.5 wrap-anywhere">
           {short(name)}: {said}
@@ -149,7 +149,7 @@ function Toast({ deletion, isHeld, undo, leave }: Props) {
     };
   }, [isStaying]);
   return (
-    <div className={TOAST} onKeyDown={({ key }) => key === 'Escape' && leave()}>
+    <div className={TOAST} onKeyDown={(event) => event.key === 'Escape' && (event.preventDefault(), leave())}>
       <div className={LINE}>
         <p className="min-w-0 flex-1 py-1.5" role={problem ? 'alert' : undefined}>
           {problem ?? (

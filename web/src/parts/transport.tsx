@@ -1,8 +1,8 @@
 import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellipsis, Pause, Play, Repeat, X } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useRef, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useId, useRef, useState } from 'react';
 import type { Schemas } from '../api/client';
 import { beginning, type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
-import { KeepsPlace, putPlace, rangeOf, readPlace } from '../api/place';
+import { KeepsPlace, onGoing, putPlace, rangeOf, readPlace } from '../api/place';
 import { sceneBeside } from '../api/scenes';
 import { firstFrame, frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
@@ -76,6 +76,9 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
   useEffect(() => {
     if (keeps && !playing) putPlace({ t: frame / fps, in: set.range && set.range.from / fps, out: set.range && set.range.to / fps });
   }, [keeps, playing, frame, fps, set.range]);
+  const asked = useRef(go);
+  asked.current = go;
+  useEffect(() => (keeps ? onGoing((t) => asked.current(Math.round(t * fps))) : undefined), [keeps, fps]);
   const shift = (direction: 1 | -1) => alter({ gear: shifted(set.gear, direction, playing) }, true);
   const mark = (what: 'in' | 'out') => {
     const range = marked(set.range, what, frame, frames);
@@ -216,10 +219,17 @@ function howOf({ speed, gear, loop, range }: Set, duration: number, fps: number)
 
 function Readout({ time, frame, frames, fps, seek }: { time: number; frame: number; frames: number; fps: number; seek: (to: number) => void }) {
   const [typed, setTyped] = useState<string>();
+  const [isWrong, setWrong] = useState(false);
+  const said = useId();
   useKey('g', typed === undefined ? () => setTyped('') : undefined);
   const to = typed === undefined ? undefined : readTime(typed, fps);
+  const shut = () => {
+    setTyped(undefined);
+    setWrong(false);
+  };
   const leave = (event: FormEvent) => {
     event.preventDefault();
+    setWrong(to === undefined);
     if (to === undefined) return;
     seek(to);
     setTyped(undefined);
@@ -232,23 +242,37 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
         className="min-h-8 rounded-lg px-1 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
         onClick={() => setTyped('')}
       >
-        {timecode(time)} · f {frame}/{frames}
+        {timecode(time)} · f {frame}
+        <span className="@max-[26rem]:sr-only">/{frames}</span>
         <span className="sr-only">: go elsewhere</span>
       </button>
     );
   return (
-    <form onSubmit={leave}>
+    <form onSubmit={leave} className="flex min-w-0 flex-1 basis-32 flex-wrap items-center gap-x-2 gap-y-1">
       <input
         aria-label="Time, or frame as f141"
         placeholder="2.35 or f141"
         autoFocus
         className="field w-32! px-2 py-1 text-sm tabular-nums"
         aria-invalid={typed !== '' && to === undefined}
+        aria-describedby={isWrong ? said : undefined}
         value={typed}
-        onChange={({ target }) => setTyped(target.value)}
-        onBlur={() => setTyped(undefined)}
-        onKeyDown={(event) => event.key === 'Escape' && setTyped(undefined)}
+        onChange={({ target }) => {
+          setTyped(target.value);
+          setWrong(false);
+        }}
+        onBlur={shut}
+        onKeyDown={(event) => {
+          if (event.key !== 'Escape') return;
+          event.preventDefault(); // and nothing that this is in
+          shut();
+        }}
       />
+      {isWrong && (
+        <p role="alert" id={said} className="text-sm text-bad">
+          {typed.trim() ? 'That is no time and no frame' : 'Type a time or a frame'}: 2.35, 0:02.35 or f141.
+        </p>
+      )}
     </form>
   );
 }

@@ -3,12 +3,16 @@ import { type FormEvent, useEffect, useRef, useState, useSyncExternalStore } fro
 import { ask } from '../api/client';
 import { type Draft, MOST, type Notes } from '../api/notes';
 import { timecode } from '../api/timecode';
+import type { Sent } from '../screens/session';
 import { Button } from './button';
 import { Key } from './keys';
 import { short } from './pointer';
+import { Said } from './said';
+
+const SAID = 'notes-said';
 
 /** What was pointed at, one note after the other: each says what should be different there, and they are sent together. */
-export function Tray({ notes, send, busy }: { notes: Notes; send: (notes: object[]) => Promise<boolean>; busy: boolean }) {
+export function Tray({ notes, send, busy, refused }: Omit<Sent, 'send'> & { notes: Notes; send: (notes: object[]) => Promise<boolean> }) {
   const list = useSyncExternalStore(notes.watch, () => notes.list);
   const [sending, setSending] = useState(false);
   if (list.length === 0) return null;
@@ -27,9 +31,10 @@ export function Tray({ notes, send, busy }: { notes: Notes; send: (notes: object
       </h2>
       <ol className="space-y-4">
         {list.map((each, at) => (
-          <One key={each.key} note={each} number={at + 1} notes={notes} />
+          <One key={each.key} note={each} number={at + 1} notes={notes} said={refused && SAID} />
         ))}
       </ol>
+      <Said problem={refused?.problem} id={SAID} />
       <div className="flex flex-wrap gap-2">
         <Button kind="main" type="submit" disabled={busy || sending || written === 0}>
           {written < 2 ? 'Send the note' : `Send ${written} notes`} <Key name="Ctrl Enter" />
@@ -44,7 +49,7 @@ export function Tray({ notes, send, busy }: { notes: Notes; send: (notes: object
   );
 }
 
-function One({ note, number, notes }: { note: Draft; number: number; notes: Notes }) {
+function One({ note, number, notes, said }: { note: Draft; number: number; notes: Notes; said: string | undefined }) {
   const words = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (notes.newest !== note.key) return;
@@ -88,6 +93,7 @@ function One({ note, number, notes }: { note: Draft; number: number; notes: Note
         rows={2}
         maxLength={2000}
         className="field resize-none"
+        aria-describedby={said}
         value={note.text}
         onChange={({ target }) => notes.change(note.key, { text: target.value })}
         onKeyDown={(event) => {

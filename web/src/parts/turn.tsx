@@ -1,31 +1,49 @@
-import { Check, Circle, CircleDashed, Columns2, Copy, Download, FileCode, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
+import { Check, Circle, CircleDashed, Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { doingWords, farWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
-import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinals } from '../api/finals';
+import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
-import type { Send } from '../screens/session';
+import type { Sent } from '../screens/session';
 import { Approval } from './approval';
+import { AskAgain } from './ask-again';
 import { Button } from './button';
+import { Copied } from './copied';
 import { Deletion } from './deletion';
-import { isForThePage, Key, useKey } from './keys';
+import { isForThePage, Key, sendByKeys, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
+import { Said } from './said';
 import { Share } from './share';
+import { WrittenFile } from './written-file';
 
-export interface Props {
+/** What names the server's answer, for the field that it answers. */
+export const TURN_SAID = 'turn-said';
+const LONG_S = 20;
+
+export interface Props extends Sent {
   session: SessionView;
   progress: Progress | undefined;
   thinking: string;
-  send: Send;
-  busy: boolean;
+  /** The job whose video was looked for, and is not there. */
+  lost: string;
 }
 
-/** What it is a person's turn to do, or what is being done. */
+/** What it is a person's turn to do, or what is being done; and below it what was refused of that. */
 export function Turn(props: Props) {
+  return (
+    <div className="space-y-3">
+      <Now {...props} />
+      <Said problem={props.refused?.problem} id={TURN_SAID} />
+    </div>
+  );
+}
+
+function Now(props: Props) {
   const { state } = props.session;
   if (state.owes) return <Work key={state.owes} {...props} />;
   if (state.approval) return <Approval key={state.approval.approvalId} {...props} call={state.approval} />;
@@ -41,6 +59,9 @@ function Work({ session, progress, thinking, send, busy }: Props) {
   const { state } = session;
   const todos = state.execution?.todos ?? [];
   const since = useSeconds(state.owedSince ?? session.createdAt);
+  const heard = useRef({ thinking, at: thinking ? since : 0 });
+  if (heard.current.thinking !== thinking) heard.current = { thinking, at: since };
+  const isLong = since - (thinking ? heard.current.at : 0) > LONG_S;
   const isRendering = progress !== undefined && progress.percent < 100;
   const stop = () => void send('cancel');
   useAct(!busy && 'Stop', stop);
@@ -65,14 +86,14 @@ function Work({ session, progress, thinking, send, busy }: Props) {
             <div className="h-full rounded-full bg-accent" style={{ width: `${progress.percent}%` }} />
           </div>
           <p className="flex justify-between text-sm text-muted tabular-nums">
-            <span>
-              {progress.framesTotal ? `${progress.framesDone ?? 0} of ${progress.framesTotal} frames` : `${Math.round(progress.percent)} %`}
-            </span>
-            <span>{progress.secondsLeft ? `${progress.stage} · about ${Math.ceil(progress.secondsLeft)} s left` : progress.stage}</span>
+            <span>{farWords(progress)}</span>
+            <span>{doingWords(progress)}</span>
           </p>
         </div>
       ) : (
-        <p className="text-sm text-muted">{thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
+        <p className="text-sm text-muted">
+          {thinking || (!isLong && 'One moment.')} {isLong && <span className="inline-block">Still at it.</span>}
+        </p>
       )}
       {todos.length > 0 && (
         <ul className="space-y-2" aria-label="Steps">
@@ -114,16 +135,8 @@ function Written({ sessionId, paths }: { sessionId: string; paths: readonly stri
       </summary>
       <ul className="mt-2 space-y-1.5">
         {paths.map((path) => (
-          <li key={path} className="flex items-center gap-2">
-            <FileCode aria-hidden className="size-4 shrink-0 text-muted" />
-            <a
-              className="min-w-0 underline-offset-4 wrap-anywhere hover:underline"
-              href={`/v1/sessions/${sessionId}/files/${path.split('/').map(encodeURIComponent).join('/')}`}
-              target="_blank"
-              rel="noreferrer"
-            >
-              {path}
-            </a>
+          <li key={path}>
+            <WrittenFile sessionId={sessionId} path={path} />
           </li>
         ))}
       </ul>
@@ -151,7 +164,7 @@ function heading(owes: string | null | undefined): string {
 
 const NO_ANSWER = { to: '', option: '', words: '' };
 
-function Question({ session, send, busy }: Props) {
+function Question({ session, send, busy, refused }: Props) {
   const question = session.state.question;
   const [kept, keep] = useKept(session.id, 'answer', NO_ANSWER);
   const { option, words } = kept.to === question?.text ? kept : NO_ANSWER;
@@ -179,7 +192,7 @@ function Question({ session, send, busy }: Props) {
     if (sent) keep((now) => (now.option === option && now.words === words ? NO_ANSWER : now));
   };
   return (
-    <form ref={form} onSubmit={(event) => void answer(event)} className="card space-y-4 p-5">
+    <form ref={form} onSubmit={(event) => void answer(event)} onKeyDown={sendByKeys} className="card space-y-4 p-5">
       <fieldset className="space-y-3">
         <legend className="mb-3 font-semibold">{question.text}</legend>
         {options.map((each, at) => (
@@ -206,10 +219,16 @@ function Question({ session, send, busy }: Props) {
           </label>
         ))}
       </fieldset>
-      {question.customInput && (
+      {(question.customInput || options.length === 0) && (
         <label className="block space-y-1.5">
           <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
-          <input className="field" value={words} onChange={(event) => put.current({ words: event.target.value })} />
+          <input
+            className="field"
+            value={words}
+            onChange={(event) => put.current({ words: event.target.value })}
+            aria-invalid={refused?.name === 'answer'}
+            aria-describedby={refused?.name === 'answer' ? TURN_SAID : undefined}
+          />
         </label>
       )}
       <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
@@ -234,15 +253,17 @@ function Preview({ session, send, busy }: Props) {
   );
 }
 
-function Result({ session, send, busy }: Props) {
-  const { output, execution, preview } = session.state;
+function Result({ session, send, busy, lost }: Props) {
+  const { execution, preview } = session.state;
+  const isLost = Boolean(lost) && session.state.output?.jobId === lost;
+  const output = isLost ? undefined : session.state.output;
   const { format, transparent } = formOf(session.state);
   const finals = useFinals(session);
   const link = useRef<HTMLAnchorElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
   const [said, setSaid] = useState('');
   const download = () => link.current?.click();
-  useKey('d', download);
+  useKey('d', output ? download : undefined);
   useAct(Boolean(output) && 'Download the video', download);
   const files = execution?.files ?? [];
   const size = output?.fileSize ? bytes(output.fileSize) : '';
@@ -255,7 +276,7 @@ function Result({ session, send, busy }: Props) {
   return (
     <section className="card space-y-4 p-5" aria-labelledby="result">
       <h2 ref={heading} id="result" tabIndex={-1} className="w-fit font-semibold">
-        {output ? 'It is finished' : 'Its finished video was deleted'}
+        {output ? 'It is finished' : isLost ? 'Its video is not there any more' : 'Its finished video was deleted'}
       </h2>
       <p role="status" className="sr-only">
         {said}
@@ -295,9 +316,10 @@ function Result({ session, send, busy }: Props) {
       ) : (
         <>
           <p className="text-sm text-muted">Its page and its files are there: it can be rendered again.</p>
-          <Rendering session={session} send={send} busy={busy} again />
+          <Rendering session={session} send={send} busy={busy} again isMain />
         </>
       )}
+      <AskAgain what="What it was rendered to" found={useFinalList(session)} />
       <Finals session={session} finals={before} deleted={deleted} />
       {files.length > 0 && <Written sessionId={session.id} paths={files} />}
       {output && (
@@ -355,15 +377,8 @@ function Finals({ session, finals, deleted }: FinalsProps) {
 
 function Failure({ session, send, busy }: Props) {
   const error = session.state.error;
-  const [copied, setCopied] = useState(false);
   if (!error) return null;
-  const copy = async () => {
-    const told = [`${error.code}: ${error.message}`, session.id, error.details].filter(Boolean).join('\n');
-    await navigator.clipboard.writeText(told).then(
-      () => setCopied(true),
-      () => setCopied(false), // without https a browser has no clipboard for pages
-    );
-  };
+  const told = [`${error.code}: ${error.message}`, session.id, error.details].filter(Boolean).join('\n');
   return (
     <section className="card space-y-4 border-bad p-5" aria-labelledby="failure">
       <div role="alert" className="space-y-4">
@@ -381,20 +396,12 @@ function Failure({ session, send, busy }: Props) {
         </details>
       )}
       <p className="text-sm text-muted">{kept(session)} {error.canRetry ? 'Try again, or say below what to change.' : 'Say below what to change.'}</p>
-      <div className="flex flex-wrap gap-2">
-        {error.canRetry && (
-          <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
-            <RotateCcw aria-hidden className="size-4" /> Try again
-          </Button>
-        )}
-        <Button kind="quiet" onClick={() => void copy()}>
-          {copied ? <Check aria-hidden className="size-4" /> : <Copy aria-hidden className="size-4" />}
-          <code>{error.code}</code>
-          <span className="sr-only" aria-live="polite">
-            {copied ? 'Copied' : 'Copy the code and the message'}
-          </span>
+      {error.canRetry && (
+        <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
+          <RotateCcw aria-hidden className="size-4" /> Try again
         </Button>
-      </div>
+      )}
+      <Copied label="The code and the message" text={told} />
     </section>
   );
 }

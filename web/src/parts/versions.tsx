@@ -1,32 +1,37 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
-import { Columns2, GitFork, History, Star, X } from 'lucide-react';
+import { Columns2, FolderDown, GitFork, History, Star, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
-import { beside, isRestored, lines, useVersionLabel } from '../api/versions';
-import type { Send } from '../screens/session';
+import { beside, isRestored, lines, useChosen, useOlderVersions, useVersionLabel, useVersionPages } from '../api/versions';
+import type { Sent } from '../screens/session';
+import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { useDraft } from './draft';
+import { useEscape } from './escape';
 import { useKey } from './keys';
 import { Said } from './said';
 import { Share } from './share';
 
 const NOTE_CHARS = 500;
 
-interface Props {
+const UNDO = 'undo';
+
+interface Props extends Sent {
   session: SessionView;
   versions: readonly VersionView[];
   chosen: VersionView | undefined;
   choose: (number: number | undefined) => void;
-  send: Send;
-  busy: boolean;
 }
 
 /** All that was ever shown, as a strip: each can be looked at, gone back to, and be where something else begins. */
-export function Versions({ session, versions, chosen, choose, send, busy }: Props) {
+export function Versions({ session, versions, chosen, choose, send, busy, refused }: Props) {
+  const part = useRef<HTMLElement>(null);
   const list = useRef<HTMLUListElement>(null);
+  const found = useVersionPages(session.id);
   const [putBack, setPutBack] = useState<number>();
+  const [asked, setAsked] = useState(''); // what was sent last: the version that was to be there again, or that it was not to be
   const restored = isRestored(putBack, versions, session.state) ? putBack : undefined;
   const step = (by: -1 | 1) => {
     const next = beside(versions, chosen?.number, by);
@@ -47,21 +52,47 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
   const [, go] = useLocation();
   useKey('c', compared ? () => go(compared) : undefined);
   useAct(compared && 'Compare two versions', () => compared && go(compared));
-  const isOnly = versions.length === 1;
-  if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return null;
+  const { older, isReading } = useOlderVersions(session.id);
+  const [named] = useChosen();
+  const oldest = versions[0]?.number ?? 0;
+  const isBefore = named !== undefined && named > 0 && named < oldest;
+  const read = useRef(older);
+  read.current = older;
+  useEffect(() => {
+    if (isBefore) read.current?.(); // the address names one that was not read yet
+  }, [isBefore, oldest]);
+  const first = useRef('');
+  const more = () => {
+    first.current = versions[0]?.id ?? '';
+    older?.();
+  };
+  const hasOlder = older !== undefined;
+  useEffect(() => {
+    // its button has gone: what is shown now begins before what began it
+    const before = [...(list.current?.children ?? [])].find((each) => each.getAttribute('data-version') === first.current)?.previousElementSibling;
+    if (!hasOlder && document.activeElement === document.body) before?.querySelector('button')?.focus();
+  }, [hasOlder]);
+  const isOnly = versions.length === 1 && !older;
+  if (versions.length === 0 || (isOnly && !chosen && restored === undefined)) return <AskAgain what="The versions" found={found} />;
+  const leave = () => {
+    if (part.current?.contains(document.activeElement)) list.current?.querySelector<HTMLElement>('[aria-pressed=true]')?.focus({ preventScroll: true });
+    choose(undefined);
+  };
   const restore = async (version: VersionView) => {
+    setAsked(version.id);
     if (!(await send('rewind', { to: version.id }))) return;
     choose(undefined);
     setPutBack(version.number);
   };
   const undo = async () => {
+    setAsked(UNDO);
     if (await send('rewind', { undo: true })) setPutBack(undefined);
   };
   return (
-    <section aria-labelledby="versions" className="space-y-3">
+    <section ref={part} aria-labelledby="versions" className="space-y-3">
       <div className={isOnly ? 'sr-only' : 'flex min-h-9 items-center justify-between'}>
         <h2 id="versions" className="text-sm text-muted">
-          {isOnly ? 'One version' : `${versions.length} versions`}
+          {isOnly ? 'One version' : `${versions.at(-1)?.number} versions`}
         </h2>
         {compared && (
           <Link href={compared} className="inline-flex min-h-9 items-center gap-2 rounded-lg px-3 text-sm text-muted hover:bg-sunken hover:text-text" title={`Version ${one?.number} beside version ${other?.number} (C)`}>
@@ -70,7 +101,14 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
         )}
       </div>
       {!isOnly && (
-        <ul ref={list} className="relative -m-1 flex gap-3 overflow-x-auto p-1 pb-2">
+        <ul ref={list} className="relative -mx-1 -mt-1 flex gap-3 overflow-x-auto p-1 pb-2">
+          {older && (
+            <li className="grid shrink-0 place-items-center">
+              <Button kind="quiet" className="text-sm" aria-disabled={isReading} onClick={more}>
+                Show older
+              </Button>
+            </li>
+          )}
           {versions.map((each) => (
             <li key={each.id} data-version={each.id} className="shrink-0">
               <Thumbnail version={each} isChosen={each.id === chosen?.id} choose={() => choose(each.id === chosen?.id ? undefined : each.number)} />
@@ -79,8 +117,17 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
         </ul>
       )}
       {chosen && (
-        <Chosen key={chosen.id} session={session} version={chosen} restore={() => restore(chosen)} leave={() => choose(undefined)} busy={busy} />
+        <Chosen
+          key={chosen.id}
+          session={session}
+          version={chosen}
+          restore={() => restore(chosen)}
+          leave={leave}
+          busy={busy}
+          refused={asked === chosen.id ? refused?.problem : undefined}
+        />
       )}
+      <AskAgain what="The versions" found={found} />
       <p role="status" className={restored === undefined ? 'sr-only' : 'flex flex-wrap items-center gap-x-3 text-sm text-muted'}>
         {restored !== undefined && (
           <>
@@ -91,6 +138,7 @@ export function Versions({ session, versions, chosen, choose, send, busy }: Prop
           </>
         )}
       </p>
+      {asked === UNDO && <Said problem={refused?.problem} />}
     </section>
   );
 }
@@ -153,22 +201,24 @@ interface ChosenProps {
   restore: () => Promise<void>;
   leave: () => void;
   busy: boolean;
+  refused: Problem | undefined;
 }
 
-function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
+function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps) {
   const label = useVersionLabel(session.id);
   const [, go] = useLocation();
   const card = useRef<HTMLDivElement>(null);
+  useEscape(leave, card);
   useEffect(() => {
     card.current?.scrollIntoView({ block: 'nearest' });
-  }, []);
+  }, [refused]); // what is said in it moves the rest
   const fork = useMutation<Schemas['SessionCreated'], Problem>({
     mutationFn: () => command(session, 'fork', { at: version.id }) as Promise<Schemas['SessionCreated']>,
     onSuccess: ({ sessionId }) => go(`/s/${sessionId}`),
   });
   const starred = label.isPending && label.variables.starred !== undefined ? label.variables.starred : version.starred;
   return (
-    <div ref={card} className="card scroll-mb-4 space-y-3 p-4" onKeyDown={(event) => event.key === 'Escape' && !event.defaultPrevented && leave()}>
+    <div ref={card} className="card scroll-mb-4 space-y-3 p-4">
       <div className="flex items-center gap-1">
         <h3 className="mr-auto font-semibold">
           Version {version.number}
@@ -196,7 +246,7 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
       </div>
       <p className="line-clamp-4 text-sm wrap-anywhere whitespace-pre-wrap">{version.asked}</p>
       <Note version={version} save={(note) => label.mutateAsync({ id: version.id, note }).then(() => true, () => false)} />
-      <Said problem={label.error ?? fork.error} />
+      <Said problem={label.error ?? fork.error ?? refused} />
       <div className="flex flex-wrap gap-2">
         {!version.current && (
           <Button onClick={() => void restore()} disabled={busy} title={session.state.owes ? 'Stops what is being made; nothing is lost' : 'What was said, the files, the plan and the video of then; nothing is lost'}>
@@ -206,6 +256,16 @@ function Chosen({ session, version, restore, leave, busy }: ChosenProps) {
         <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
           <GitFork aria-hidden className="size-4" /> Go another way from here
         </Button>
+        {version.checkpointId && (
+          <a
+            href={`/v1/sessions/${session.id}/source.zip?checkpoint=${version.checkpointId}`}
+            download
+            title="A zip of its files: npm install and npx vite run it"
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
+          >
+            <FolderDown aria-hidden className="size-4" /> Its source
+          </a>
+        )}
         <Share sessionId={session.id} job={version.jobId} what={`version ${version.number}`} />
       </div>
       <Differs sessionId={session.id} version={version} />

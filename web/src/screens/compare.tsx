@@ -3,13 +3,15 @@ import { ArrowLeft, ArrowLeftRight, Check, Columns2, Contrast, Film, FlipHorizon
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
-import { finalName, isPlayed, useFinals } from '../api/finals';
+import { finalName, isPlayed, useFinalList, useFinals } from '../api/finals';
 import { useGroup, useSession } from '../api/hooks';
 import { coloursOf, wordsFor } from '../api/palette';
 import type { RenderSummary } from '../api/renders';
-import { useVersions } from '../api/versions';
+import { useVersionPages, useVersions } from '../api/versions';
+import { AskAgain } from '../parts/ask-again';
 import { type Mode, nameOf, Pages, type Pairing, type Side, Videos } from '../parts/both';
 import { Button } from '../parts/button';
+import { useEscape } from '../parts/escape';
 import { useKey } from '../parts/keys';
 import { Said } from '../parts/said';
 import { takesChanges } from '../parts/talk';
@@ -29,6 +31,8 @@ export function Compare({ id }: { id: string }) {
   const [a, b] = [params.get('a') ?? '', params.get('b') ?? ''];
   const mode = MODES.find(([name]) => name === params.get('mode'))?.[0] ?? 'side';
   const { data: session, error, gone } = useSession(id);
+  const [, go] = useLocation();
+  useEscape(() => go(`/s/${id}`));
   const set = (what: Record<string, string>) =>
     setParams(
       (now) => {
@@ -51,7 +55,7 @@ export function Compare({ id }: { id: string }) {
       <title>{`Compare · ${titleOf(session).slice(0, 50)} · koda`}</title>
       <div className="flex flex-wrap items-center gap-x-4 gap-y-2 pt-2">
         <h1 className="mr-auto min-w-0 text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{titleOf(session)}</h1>
-        <Link href={`/s/${id}`} className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 text-sm text-muted hover:bg-sunken hover:text-text">
+        <Link href={`/s/${id}`} title="Esc" className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 text-sm text-muted hover:bg-sunken hover:text-text">
           <ArrowLeft aria-hidden className="size-4" /> Back to the studio
         </Link>
       </div>
@@ -63,6 +67,7 @@ export function Compare({ id }: { id: string }) {
         <Choice name="B" session={session} chosen={b} side={found.data?.b} choose={(to) => set({ b: to })} />
         <Modes mode={mode} choose={(to) => set({ mode: to })} />
       </div>
+      <Unread session={session} />
       <div className="mt-5">
         <Said problem={found.error} />
         {found.data ? (
@@ -71,6 +76,16 @@ export function Compare({ id }: { id: string }) {
           !found.error && <p className="py-16 text-muted">{a && b ? 'One moment…' : 'Choose what to compare.'}</p>
         )}
       </div>
+    </>
+  );
+}
+
+/** What could not be read of what there is to choose from. */
+function Unread({ session }: { session: SessionView }) {
+  return (
+    <>
+      <AskAgain what="The versions" found={useVersionPages(session.id)} />
+      <AskAgain what="The finished videos" found={useFinalList(session)} />
     </>
   );
 }
@@ -210,14 +225,16 @@ function Keep({ name, session: { id, state }, side }: { name: 'A' | 'B'; session
         </h2>
         <p className="line-clamp-2 text-sm text-muted wrap-anywhere">{side.asked}</p>
       </div>
-      {lends && (
-        <Button kind="quiet" disabled={busy} onClick={() => void take()} title="What is shown now is changed: it gets these colours">
-          <Palette aria-hidden className="size-4" /> Take the colours of {name}
+      <div className="ml-auto flex flex-wrap items-center justify-end gap-2">
+        {lends && (
+          <Button kind="quiet" disabled={busy} onClick={() => void take()} title="What is shown now is changed: it gets these colours">
+            <Palette aria-hidden className="size-4" /> Take the colours of {name}
+          </Button>
+        )}
+        <Button disabled={busy} onClick={() => void keep()} title={side.current ? 'It is what is shown now' : 'Nothing is lost: the other stays a version'}>
+          <Check aria-hidden className="size-4" /> Keep {name}
         </Button>
-      )}
-      <Button disabled={busy} onClick={() => void keep()} title={side.current ? 'It is what is shown now' : 'Nothing is lost: the other stays a version'}>
-        <Check aria-hidden className="size-4" /> Keep {name}
-      </Button>
+      </div>
       <Said problem={problem} />
     </section>
   );

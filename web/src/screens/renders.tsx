@@ -3,7 +3,9 @@ import { useEffect, useState } from 'react';
 import { Link, useSearch } from 'wouter';
 import { FILTERS, useQueue } from '../api/queue';
 import { type Shown, shownIn } from '../api/renders';
+import { useStanding } from '../parts/away';
 import { Button } from '../parts/button';
+import { OwnPage } from '../parts/own-page';
 import { RenderRow } from '../parts/render-row';
 import { Said } from '../parts/said';
 
@@ -20,11 +22,14 @@ export function Renders() {
   const shown = shownIn(useSearch());
   const queue = useQueue(shown);
   const now = useMinutes();
+  const isSaid = useStanding() !== 'there';
   return (
     <>
       <title>Renders · koda</title>
       <div className="flex flex-wrap items-center gap-x-6 gap-y-3 pt-2">
-        <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Renders</h1>
+        <h1 tabIndex={-1} className="text-xl font-semibold tracking-tight sm:text-2xl">
+          Renders
+        </h1>
         <nav aria-label="Which renders">
           <ul className="flex rounded-xl bg-sunken p-1">
             {FILTERS.map(([name, words]) => (
@@ -40,11 +45,13 @@ export function Renders() {
             ))}
           </ul>
         </nav>
+        <span className="sm:flex-1" />
+        <OwnPage />
       </div>
       <p role="status" className="sr-only">
         {queue.said}
       </p>
-      {queue.isLost && (
+      {queue.isLost && !isSaid && (
         <p role="status" className="mt-4 flex items-center gap-2 text-sm text-bad">
           <WifiOff aria-hidden className="size-4 shrink-0" /> The server does not answer just now; this is as it was. It goes on by itself.
         </p>

@@ -1,15 +1,18 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon, Workflow } from 'lucide-react';
-import { useEffect, useMemo, useRef } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
+import { Drafting } from '../api/drafted';
 import { useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
+import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
+import { OpensThisSession } from '../parts/opens-this-session';
 import { Phase, statusWords } from '../parts/phase';
 import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
@@ -23,12 +26,28 @@ import { Missing } from './missing';
 
 export type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
+/** Which part of the studio sends something, and is told where it is refused. */
+type Place = 'turn' | 'talk' | 'versions' | 'notes';
+
+/** What was refused, of what a part sent last. */
+export interface Refused {
+  name: CommandName;
+  problem: Problem;
+}
+
+/** How a part of the studio sends something, and what comes of it. */
+export interface Sent {
+  send: Send;
+  busy: boolean;
+  refused: Refused | undefined;
+}
+
 /** One animation, from its prompt to its video: the picture on one side, what there is to decide on the other. */
 export function Session({ id }: { id: string }) {
   const { data: session, error, progress, thinking, gone } = useSession(id);
   const offline = useOffline();
   const client = useQueryClient();
-  const sending = useMutation<unknown, Problem, { session: SessionView; name: CommandName; body?: object }>({
+  const sending = useMutation<unknown, Problem, { session: SessionView; from: Place; name: CommandName; body?: object }>({
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
     onSettled: () => client.invalidateQueries({ queryKey: ['session', id] }),
   });
@@ -40,6 +59,8 @@ export function Session({ id }: { id: string }) {
   const isOld = chosen !== undefined && !chosen.current;
   const canPoint = session !== undefined && !isOld && (takesChanges(session.state) || isAtWork(session.state));
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
+  const [edited, edit] = useState<readonly Scene[]>();
+  const [lost, lose] = useState('');
   const isWide = useMedia(WIDE);
   const isNew = useNews(session?.state, session ? titleOf(session) : '');
   const onTop = useOnTop(session !== undefined);
@@ -48,13 +69,18 @@ export function Session({ id }: { id: string }) {
   }, []);
   if (gone || error?.status === 404) return <Missing what="This session is not there any more." />;
   if (!session) return error ? <Said problem={error} /> : <p className="py-16 text-muted">One moment…</p>;
-  const send: Send = async (name, body) => {
-    if (sending.isPending) return false;
-    return sending.mutateAsync({ session, name, body }).then(
-      () => true,
-      () => false,
-    );
-  };
+  const sentFrom = (from: Place): Sent => ({
+    send: async (name, body) => {
+      if (sending.isPending) return false;
+      return sending.mutateAsync({ session, from, name, body }).then(
+        () => true,
+        () => false,
+      );
+    },
+    busy: sending.isPending,
+    refused: sending.error && sending.variables.from === from ? { name: sending.variables.name, problem: sending.error } : undefined,
+  });
+  const noting = sentFrom('notes');
   const { state } = session;
   return (
     <>
@@ -72,11 +98,12 @@ export function Session({ id }: { id: string }) {
           >
             <Workflow aria-hidden className="size-4" />
           </PutOnCanvas>
+          <OpensThisSession session={session} />
           {versions.length === 1 && versions[0] && (
             <OnlyVersion version={versions[0]} isOpen={chosen !== undefined} toggle={() => choose(chosen ? undefined : versions[0]?.number)} />
           )}
         </Title>
-        <p className="flex max-w-full items-center gap-x-4 text-sm whitespace-nowrap text-muted lg:ml-auto lg:shrink-0">
+        <p className="flex max-w-full items-center gap-x-4 text-sm whitespace-nowrap text-muted max-lg:flex-wrap lg:ml-auto lg:shrink-0">
           <Phase state={state} />
           {session.status === 'suspended' && (
             <span className="inline-flex items-center gap-1.5" title="Nothing runs; whatever you do wakes it">
@@ -88,29 +115,43 @@ export function Session({ id }: { id: string }) {
               Take {state.options?.take}, beside the others
             </Link>
           )}
-          {offline && <span className="truncate" title="It knows certain subjects and does not understand everything">By the built-in director: no model is connected</span>}
+          {offline && (
+            <span className="truncate" title="No model is connected: it knows certain subjects and does not understand everything">
+              By the built-in director<span className="max-xl:sr-only">: no model is connected</span>
+            </span>
+          )}
         </p>
       </div>
       <div className="flex flex-col gap-x-6 gap-y-5 lg:grid lg:grid-cols-[minmax(0,1fr)_clamp(20rem,30vw,27rem)] lg:grid-rows-[auto_1fr] xl:gap-x-10">
         <div ref={onTop} className="stays min-w-0 max-lg:-mx-4 max-lg:px-4 sm:max-lg:-mx-6 sm:max-lg:px-6">
           <Pointing value={pointing}>
             <KeepsPlace value>
-              <Stage session={session} progress={progress} thinking={thinking} version={isOld ? chosen : undefined} versions={versions} />
+              <Stage
+                session={session}
+                progress={progress}
+                thinking={thinking}
+                version={isOld ? chosen : undefined}
+                versions={versions}
+                edited={edited}
+                gone={lost}
+                setGone={lose}
+              />
             </KeepsPlace>
           </Pointing>
         </div>
         <div className="min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1">
           <div className={state.owes ? 'lg:sticky lg:top-4 lg:z-1 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto' : ''}>
-            <Turn session={session} progress={progress} thinking={thinking} send={send} busy={sending.isPending} />
+            <Drafting value={edit}>
+              <Turn session={session} progress={progress} thinking={thinking} lost={lost} {...sentFrom('turn')} />
+            </Drafting>
           </div>
-          <Said problem={sending.error} />
-          {isWide && <Talk session={session} send={send} busy={sending.isPending} />}
+          {isWide && <Talk session={session} {...sentFrom('talk')} />}
         </div>
         <div className="min-w-0 space-y-5">
-          <Versions session={session} versions={versions} chosen={chosen} choose={choose} send={send} busy={sending.isPending} />
-          <Tray notes={notes} send={(told) => send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} busy={sending.isPending} />
+          <Versions session={session} versions={versions} chosen={chosen} choose={choose} {...sentFrom('versions')} />
+          <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />
         </div>
-        {!isWide && <Talk session={session} send={send} busy={sending.isPending} isBelow />}
+        {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
       </div>
     </>
   );

@@ -1,9 +1,11 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { Columns2, Film, Play } from 'lucide-react';
-import { useRef, useState } from 'react';
+import { Columns2, Film, Pause, Play } from 'lucide-react';
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link } from 'wouter';
+import { Chorus } from '../api/chorus';
 import { command, Problem, type SessionSummary } from '../api/client';
 import { useFollowed, useGroup } from '../api/hooks';
+import { useTold } from '../api/told';
 import { Button } from '../parts/button';
 import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
@@ -18,7 +20,11 @@ export function Takes({ group }: { group: string }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const list = useRef<HTMLUListElement>(null);
-  if (found.error) return <Said problem={found.error} />;
+  const said = useTold(takes, nameOf);
+  const chorus = useMemo(() => new Chorus(), []);
+  const isPlaying = useSyncExternalStore(chorus.watch, () => chorus.isPlaying);
+  useEffect(() => chorus.close, [chorus]);
+  if (!found.data && found.error) return <Said problem={found.error} />;
   if (!found.data) return <p className="py-16 text-muted">One moment…</p>;
   const [first] = takes;
   if (!first) return <Missing what="These takes are not there any more." />;
@@ -33,11 +39,7 @@ export function Takes({ group }: { group: string }) {
     await client.invalidateQueries({ queryKey: ['sessions'] });
     setBusy(false);
   };
-  const playAll = () =>
-    list.current?.querySelectorAll('video').forEach((video) => {
-      video.currentTime = 0;
-      void video.play();
-    });
+  const playAll = () => chorus.play([...(list.current?.querySelectorAll('video') ?? [])]);
   return (
     <>
       <title>{`Takes · ${first.prompt.slice(0, 50)} · koda`}</title>
@@ -49,14 +51,14 @@ export function Takes({ group }: { group: string }) {
         {one && other && (
           <Link
             href={`/s/${one.id}/compare?a=${one.id}&b=${other.id}`}
-            className="inline-flex min-h-10 items-center gap-2 rounded-xl border border-line-strong px-4 py-2 hover:bg-sunken"
+            className="inline-flex min-h-10 items-center gap-2 rounded-xl border border-line-strong bg-panel px-4 py-2.5 hover:bg-sunken"
           >
             <Columns2 aria-hidden className="size-4" /> Compare
           </Link>
         )}
         {seen.length > 1 && (
-          <Button onClick={playAll}>
-            <Play aria-hidden className="size-4" /> Play all
+          <Button onClick={isPlaying ? chorus.pause : playAll}>
+            {isPlaying ? <Pause aria-hidden className="size-4" /> : <Play aria-hidden className="size-4" />} {isPlaying ? 'Pause all' : 'Play all'}
           </Button>
         )}
         {planned.length > 0 && (
@@ -65,6 +67,9 @@ export function Takes({ group }: { group: string }) {
           </Button>
         )}
       </div>
+      <p role="status" className="sr-only">
+        {said}
+      </p>
       <div className="mt-3">
         <Said problem={problem} />
       </div>
@@ -77,8 +82,12 @@ export function Takes({ group }: { group: string }) {
   );
 }
 
+function nameOf({ title, take }: SessionSummary): string {
+  return title ?? `Take ${take}`;
+}
+
 function Take({ take }: { take: SessionSummary }) {
-  const name = take.title ?? `Take ${take.take}`;
+  const name = nameOf(take);
   return (
     <li className="card overflow-hidden">
       <div className="grid aspect-video place-items-center bg-sunken">

@@ -1,14 +1,23 @@
 import { useQuery } from '@tanstack/react-query';
-import { TriangleAlert } from 'lucide-react';
+import { ChevronLeft, ChevronRight, TriangleAlert } from 'lucide-react';
+import type { ReactNode } from 'react';
+import { useLocation, useSearch } from 'wouter';
 import { ask, type Problem, type Schemas } from '../api/client';
-import { isNear, type Line, linesOf } from '../api/usage';
+import { isNear, type Line, linesOf, monthAfter } from '../api/usage';
+import { Measure } from '../parts/measure';
 import { Said } from '../parts/said';
 
-/** What all of one's work has used this month, and has of what the server keeps, beside how much that may be. */
+/** What all of one's work has used in a month, and has of what the server keeps, beside how much that may be. */
 export function Usage() {
-  const { data, error } = useQuery<Schemas['UserUsage'], Problem>({ queryKey: ['usage'], queryFn: () => ask('/v1/usage') });
+  const asked = new URLSearchParams(useSearch()).get('month');
+  const { data, error } = useQuery<Schemas['UserUsage'], Problem>({
+    queryKey: ['usage', asked],
+    queryFn: () => ask(asked === null ? '/v1/usage' : `/v1/usage?month=${encodeURIComponent(asked)}`),
+    placeholderData: (before) => before, // what has the focus stays
+  });
   const lines = data ? linesOf(data) : [];
-  const near = lines.filter((each) => isNear(each, data?.budget.warnAt));
+  const isOver = data !== undefined && data.month < thisMonth(); // of what is over nobody needs to be warned
+  const near = lines.filter((each, at) => isNear(each, data?.budget.warnAt) && (at < OF_NOW || !isOver));
   return (
     <div className="mx-auto max-w-3xl pt-2">
       <title>Usage · koda</title>
@@ -31,12 +40,21 @@ export function Usage() {
   );
 }
 
+/** So many of the lines say what there is now, whichever month is looked at. */
+const OF_NOW = 3;
+
+function thisMonth(): string {
+  return new Date().toISOString().slice(0, 7);
+}
+
 function Lines({ usage, lines, near }: { usage: Schemas['UserUsage']; lines: readonly Line[]; near: readonly Line[] }) {
-  const [there, thisMonth] = [lines.slice(0, 3), lines.slice(3)];
+  const [there, inMonth] = [lines.slice(0, OF_NOW), lines.slice(OF_NOW)];
   return (
     <div className="space-y-6">
       <Group name="Now" lines={there} near={near} />
-      <Group name={`In ${monthOf(usage.month)}`} lines={thisMonth} near={near} />
+      <Group name={`In ${monthOf(usage.month)}`} lines={inMonth} near={near}>
+        <OtherMonths month={usage.month} />
+      </Group>
       {Boolean(usage.spent.unpricedTokens) && (
         <p className="text-sm text-muted">
           {usage.spent.unpricedTokens?.toLocaleString('en-GB')} of the tokens are of models whose price is not known: the dollars do not hold them.
@@ -46,38 +64,37 @@ function Lines({ usage, lines, near }: { usage: Schemas['UserUsage']; lines: rea
   );
 }
 
-function Group({ name, lines, near }: { name: string; lines: readonly Line[]; near: readonly Line[] }) {
+function OtherMonths({ month }: { month: string }) {
+  const [, go] = useLocation();
+  const isLast = month >= thisMonth();
+  const step = (by: number) => {
+    const to = monthAfter(month, by);
+    go(to < thisMonth() ? `/usage?month=${to}` : '/usage');
+  };
+  return (
+    <div role="group" aria-label="Other months" className="flex gap-1">
+      <button type="button" aria-label="The month before" title="The month before" className={STEP} onClick={() => step(-1)}>
+        <ChevronLeft aria-hidden className="size-4" />
+      </button>
+      <button type="button" aria-label="The next month" title="The next month" className={STEP} aria-disabled={isLast} onClick={() => isLast || step(1)}>
+        <ChevronRight aria-hidden className="size-4" />
+      </button>
+    </div>
+  );
+}
+
+const STEP = 'grid size-8 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text aria-disabled:opacity-40';
+
+function Group({ name, lines, near, children }: { name: string; lines: readonly Line[]; near: readonly Line[]; children?: ReactNode }) {
   return (
     <section className="card p-5" aria-label={name}>
-      <h2 className="text-sm text-muted">{name}</h2>
+      <div className="flex min-h-8 items-center justify-between gap-3">
+        <h2 className="text-sm text-muted">{name}</h2>
+        {children}
+      </div>
       <ul className="mt-4 space-y-5">
         {lines.map((each) => (
-          <li key={each.name}>
-            <p className="flex flex-wrap items-baseline justify-between gap-x-4 text-sm">
-              <span className="font-medium">{each.name}</span>
-              <span className="tabular-nums">
-                {each.words}
-                {each.held && <span className="text-muted"> · {each.held} held for work under way</span>}
-                {each.share === undefined && <span className="text-muted"> · no limit</span>}
-              </span>
-            </p>
-            {each.share !== undefined && (
-              <div
-                role="meter"
-                aria-label={each.name}
-                aria-valuenow={Math.min(100, Math.round(100 * each.share))}
-                aria-valuemin={0}
-                aria-valuemax={100}
-                aria-valuetext={each.words}
-                className="mt-2 h-2 overflow-hidden rounded-full bg-sunken"
-              >
-                <div
-                  className={`h-full rounded-full ${each.share > 0 ? 'min-w-1' : ''} ${near.includes(each) ? 'bg-bad' : 'bg-accent'}`}
-                  style={{ width: `${Math.min(100, 100 * each.share)}%` }}
-                />
-              </div>
-            )}
-          </li>
+          <Measure key={each.name} line={each} isNear={near.includes(each)} />
         ))}
       </ul>
     </section>

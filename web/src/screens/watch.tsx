@@ -37,7 +37,7 @@ export function Watch({ token }: { token: string }) {
       <header className="flex h-16 items-center gap-2 text-lg font-semibold tracking-tight">
         <img src="/koda.svg" alt="" className="size-6" /> koda
         <span className="flex-1" />
-        <Keys />
+        <Keys isAlways />
       </header>
       <main id="main" className="flex-1 pb-16">
         {video ? (

@@ -17,7 +17,7 @@ export function Ball() {
   return (
     <group position={[position.x, position.y - RADIUS * squash, 0]}>
       <group scale={[width, height, width]}>
-        {/* a Theatre object of its own: its material side and turn can be set in Studio */}
+        {/* a Theatre object of its own: its material side and turn can be set in the editor */}
         <e.mesh theatreKey="Ball / Surface" rotation={[0.2, 0.5, 0]}>
           <sphereGeometry args={[RADIUS, 96, 64]} />
           <meshPhysicalMaterial color="#ff4f2e" roughness={0.24} clearcoat={1} clearcoatRoughness={0.08} />

@@ -1,9 +1,9 @@
 // Lets the page around this one move it, and tells it what is shown: the bridge of the live preview.
 //
-// Messages are objects with `koda: 1`. Orders are `play` (with `rate`, `from`, `to` and `loop`), `pause`, `seek` (with `time`
+// Messages are objects with `koda: 1`. Requests are `play` (with `rate`, `from`, `to` and `loop`), `pause`, `seek` (with `time`
 // in seconds), `pick` (with a point in design pixels) and `ground` (with `clear`: what the animation does not paint is
 // transparent), numbered by whoever gives them (`id`); told are `ready` with the timeline, `state` after each drawn frame and
-// in answer to each order, `picked` with what is at that point in place of it, and `error`.
+// in answer to each request, `picked` with what is at that point in place of it, and `error`.
 // Nothing else of the project is told, and a renderer never hears of it.
 import { clock } from './clock';
 import { getTimeline, type How } from './contract';
@@ -11,7 +11,7 @@ import { pick } from './picking';
 
 const VERSION = 1;
 
-interface Order {
+interface Asked {
   readonly koda?: unknown;
   readonly id?: unknown;
   readonly do?: unknown;
@@ -35,7 +35,7 @@ function where(): Record<string, unknown> {
 
 let isPlaying = (): boolean => false;
 
-function howOf({ rate, from, to, loop }: Order): How {
+function howOf({ rate, from, to, loop }: Asked): How {
   const isNumber = (value: unknown): value is number => typeof value === 'number' && !Number.isNaN(value);
   return {
     ...(isNumber(rate) && Number.isFinite(rate) && rate !== 0 ? { rate } : {}),
@@ -52,16 +52,16 @@ function clearGround(isClear: boolean): void {
     else style.removeProperty('background');
 }
 
-async function carryOut(given: Order): Promise<void> {
-  const { id, do: order, time } = given;
+async function carryOut(given: Asked): Promise<void> {
+  const { id, do: what, time } = given;
   try {
-    if (order === 'seek' && typeof time === 'number') await window.__koda.seek(time);
-    else if (order === 'play') window.__koda.play(howOf(given));
-    else if (order === 'pause') window.__koda.pause();
-    else if (order === 'pick' && typeof given.x === 'number' && typeof given.y === 'number') {
+    if (what === 'seek' && typeof time === 'number') await window.__koda.seek(time);
+    else if (what === 'play') window.__koda.play(howOf(given));
+    else if (what === 'pause') window.__koda.pause();
+    else if (what === 'pick' && typeof given.x === 'number' && typeof given.y === 'number') {
       tell('picked', { id, ...pick(given.x, given.y) });
       return;
-    } else if (order === 'ground') clearGround(given.clear === true);
+    } else if (what === 'ground') clearGround(given.clear === true);
     else return;
     tell('state', { id, ...where() });
   } catch (thrown) {
@@ -78,7 +78,7 @@ export function tellFailure(message: string): void {
 export function openBridge(plays: () => boolean): void {
   if (window.parent === window) return;
   isPlaying = plays;
-  window.addEventListener('message', ({ source, data }: MessageEvent<Order | null>) => {
+  window.addEventListener('message', ({ source, data }: MessageEvent<Asked | null>) => {
     if (source === window.parent && data?.koda === VERSION) void carryOut(data);
   });
   clock.subscribe(() => tell('state', where()));

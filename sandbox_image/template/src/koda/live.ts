@@ -2,7 +2,7 @@
 import { clock } from './clock';
 import { getTimeline, type How } from './contract';
 import { drawNow } from './player';
-import { studioTime } from './theatre';
+import { editorTime } from './theatre';
 
 // after a hidden tab or a long task the animation goes on where it was, instead of jumping
 const LONGEST_STEP_S = 0.1;
@@ -33,7 +33,7 @@ function within(time: number): number | undefined {
 function loop(before: number): void {
   running = requestAnimationFrame((now) => {
     const elapsed = Math.min(Math.max((now - before) / 1000, 0), LONGEST_STEP_S);
-    const next = studioTime() ?? within(clock.now() + elapsed * how.rate);
+    const next = editorTime() ?? within(clock.now() + elapsed * how.rate);
     if (next === undefined) running = 0;
     else loop(now);
     drawNow(next ?? last());

@@ -17,21 +17,21 @@ export function mainSheet(): ISheet {
   return sheet;
 }
 
-let studioLeads = false;
+let editorLeads = false;
 
-/** Let the studio's playhead lead: the page follows it instead of moving it. */
-export function followStudio(): void {
-  studioLeads = true;
+/** Let the editor's playhead lead: the page follows it instead of moving it. */
+export function followEditor(): void {
+  editorLeads = true;
 }
 
-/** Where the studio's playhead is, in seconds, or undefined where the page leads. */
-export function studioTime(): number | undefined {
-  return studioLeads ? mainSheet().sequence.position : undefined;
+/** Where the editor's playhead is, in seconds, or undefined where the page leads. */
+export function editorTime(): number | undefined {
+  return editorLeads ? mainSheet().sequence.position : undefined;
 }
 
 /** Move every sheet's playhead; a sheet that is shorter stays on its last frame. */
 export function moveSheets(seconds: number): void {
-  if (studioLeads) return;
+  if (editorLeads) return;
   for (const sheet of sheets) sheet.sequence.position = seconds;
 }
 

@@ -1,8 +1,0 @@
-"""A director with a fixed vocabulary and no model inside, for machines without a key."""
-
-from koda_ray.studio.offline.codegen import generate_files
-from koda_ray.studio.offline.director import OfflineDirector
-from koda_ray.studio.offline.plan import make_plan
-from koda_ray.studio.offline.understand import parse_brief
-
-__all__ = ["OfflineDirector", "generate_files", "make_plan", "parse_brief"]

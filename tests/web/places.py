@@ -1,0 +1,308 @@
+"""All that there is to see on the page: a walk that leads a browser's page to one place after the other.
+
+Whoever looks at everything goes with it: the pictures of all screens (`pictures`) and what axe-core is asked of
+(`benchmarks.face`). Each part of the walk begins on the first page and stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+from playwright.async_api import Page, Route, ViewportSize, expect
+
+from koda_ray import commands
+from koda_ray.events import NewEvent
+from koda_ray.types import Todo
+from tests.serve.scripted import CODE
+from tests.serve.test_assets import sound
+from tests.serve.world import World
+from tests.web.lives import live
+from tests.web.looking import begin
+from tests.web.test_assets_page import file, picture
+from tests.web.test_canvas_page import begun, finished, node
+from tests.web.test_page import asking
+
+__all__ = ["PARTS", "places"]
+
+BALL = "A red ball bounces through the rain and comes to rest"
+_WIDE = ViewportSize(width=1440, height=900)
+_MADE_S = 60_000
+
+
+async def _home(koda: World, page: Page) -> AsyncGenerator[str]:
+    await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+    yield "home"
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    yield "keys"
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("a")
+    await expect(page.get_by_role("option").first).to_be_visible()
+    yield "finder"
+    await page.keyboard.press("Escape")
+    await page.goto(f"{koda.url}/renders")
+    await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
+    yield "queue-empty"
+
+
+async def _studio(koda: World, page: Page) -> AsyncGenerator[str]:
+    koda.directory.hold = {"analyze"}
+    session_id = await begin(page, BALL)
+    await koda.directory.move(session_id, commands.Think("Reading the prompt"))
+    await expect(page.get_by_text("Reading the prompt").first).to_be_visible()
+    yield "thinking"
+    koda.directory.hold = set()
+    await koda.directory.wake(session_id)
+    await page.get_by_label("Playful").check()
+    yield "question"
+    await page.get_by_role("button", name="Answer").click()
+    await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+    yield "plan"
+    await page.get_by_role("button", name="Edit scenes").click()
+    await expect(page.get_by_role("button", name="Leave it")).to_be_visible()
+    yield "scenes"
+    await page.get_by_role("button", name="Leave it").click()
+    koda.directory.hold = {"execute"}
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    todos = (Todo(id="setup", label="Set up the project"), Todo(id="s1", label="Scene 1: Drop in"))
+    steps = [commands.SetTodos(todos), commands.SetTodoStatus("setup", "done"), commands.SetTodoStatus("s1", "active")]
+    written = NewEvent(type="code_chunk", data={"path": "src/scenes/S1.tsx", "offset": 0, "delta": CODE})
+    await koda.directory.move(session_id, *steps, commands.Think("Writing src/scenes/S1.tsx"), events=(written,))
+    await expect(page.get_by_text("Writing src/scenes/S1.tsx").first).to_be_visible()
+    await expect(page.get_by_role("list", name="Steps")).to_be_visible()
+    yield "making"
+    koda.directory.hold = set()
+    await koda.directory.wake(session_id)
+    await expect(page.get_by_role("slider", name="Frame")).to_be_visible(timeout=_MADE_S)
+    yield "preview"
+    await page.get_by_role("button", name="Point at something", exact=True).click()
+    await expect(page.get_by_role("application")).to_be_focused()
+    for key in ("ArrowLeft", "Shift+ArrowRight", "Shift+ArrowDown", "Enter"):
+        await page.keyboard.press(key)
+    await page.keyboard.type("larger, and dark blue")
+    yield "pointing"
+    await page.get_by_role("button", name="Remove note 1").click()
+    koda.directory.rendering = asyncio.Event()
+    await page.get_by_role("button", name="Render 1080p at 60 fps").click()
+    await expect(page.get_by_role("progressbar", name="Rendering")).to_be_visible()
+    yield "rendering"
+    koda.directory.rendering.set()
+    await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=_MADE_S)
+    koda.directory.rendering = None
+    yield "complete"
+    async with aclosing(_shared(page)) as shown:
+        async for name in shown:
+            yield name
+    await page.goto(f"{koda.url}/s/{session_id}")
+    async with aclosing(_versions(koda, page)) as shown:
+        async for name in shown:
+            yield name
+
+
+async def _shared(page: Page) -> AsyncGenerator[str]:
+    """Share what a session shows, and look at it as somebody else."""
+    await page.get_by_role("button", name="Share").first.click()
+    dialog = page.get_by_role("dialog", name="Share this video")
+    await dialog.get_by_label("Who is it for?").fill("for Bob")
+    await dialog.get_by_label("They may comment").set_checked(True)
+    await dialog.get_by_role("button", name="Make a link").click()
+    address = await dialog.get_by_label("The link", exact=True).input_value()
+    yield "share"
+    await page.goto(address)
+    await page.get_by_label("Your comment").fill("Slower here")
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.get_by_role("list", name="What you said")).to_be_visible()
+    yield "watch"
+    await page.goto(f"{address}/embed")
+    await expect(page.locator("video")).to_be_visible()
+    yield "embed"
+    await page.goto(address[:-3])
+    await expect(page.get_by_role("alert")).to_be_visible()
+    yield "watch-nothing"
+
+
+async def _versions(koda: World, page: Page) -> AsyncGenerator[str]:
+    """Have a change made, and look at both versions."""
+    await page.get_by_label("What should be different").fill("red")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.get_by_role("button", name="Version 2, red, shown now")).to_be_visible(timeout=_MADE_S)
+    yield "versions"
+    await page.get_by_role("button", name="Version 1, ").click()
+    await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+    yield "version"
+    await page.goto(page.url.partition("?")[0])
+    await page.get_by_role("link", name="Compare").click()
+    await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
+    yield "compare"
+
+
+async def _takes(koda: World, page: Page) -> AsyncGenerator[str]:
+    koda.directory.asks = False
+    await page.get_by_label("Takes").select_option("2 takes")
+    await page.get_by_role("textbox", name="What should move").fill(BALL)
+    await page.get_by_role("button", name="Make it").click()
+    await page.get_by_role("button", name="Make all 2").click()
+    await expect(page.get_by_role("button", name="Play all")).to_be_visible(timeout=_MADE_S)
+    yield "takes"
+
+
+async def _stopped(koda: World, page: Page) -> AsyncGenerator[str]:
+    """Everything in the studio that did not go well, and what rests."""
+    koda.directory.asks = False
+    await asking(koda, page)
+    yield "agreement"
+    koda.directory.hold = set()
+    await page.goto(koda.url)
+    koda.directory.fails = {"execute": "the animation does not build"}
+    await begin(page, "A ball that breaks")
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_text("Kept: the plan.")).to_be_visible()
+    yield "error"
+    await page.get_by_role("button", name="Try again").click()
+    koda.directory.fails = {"render_final": "the page was silent"}
+    await page.get_by_role("button", name="Render 1080p at 60 fps").click()
+    await expect(page.get_by_role("alert").filter(has_text="the page was silent").first).to_be_visible()
+    yield "error-render"
+    await page.goto(koda.url)
+    koda.directory.hold = {"execute"}
+    session_id = await begin(page, "A ball that cannot be made")
+    await page.get_by_role("button", name="Make this").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    await koda.directory.move(session_id, commands.Fail("it cannot be made", "NOT_POSSIBLE", can_retry=False))
+    await expect(page.get_by_role("alert").filter(has_text="it cannot be made")).to_be_visible()
+    yield "error-for-good"
+    koda.directory.hold = set()
+    await page.goto(koda.url)
+    session_id = await begin(page, "A ball that sleeps")
+    await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+    await koda.store.release(session_id, (await koda.store.get_session(session_id)).epoch)
+    koda.directory.forget(session_id)
+    await page.reload()
+    await expect(page.get_by_text("Asleep, as you left it")).to_be_visible()
+    yield "asleep"
+
+
+async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
+    """What lists all that there is; after the parts that make something."""
+    koda.directory.asks = False
+    for prompt in ("A ball", "A film title: The long night, in four acts", "A bar chart of 12, 30, 45, 70"):
+        await begin(page, prompt)
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=_MADE_S)
+        await page.goto(koda.url)
+    await expect(page.get_by_role("link", name="A ball Preview to look at").first).to_be_visible()
+    yield "gallery"
+    await page.get_by_role("button", name="Rename A ball").first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("textbox", name="Title", exact=True)).to_be_focused()
+    yield "gallery-renaming"
+    await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="A ball Preview to look at").first.focus()
+    await page.keyboard.press("Delete")
+    await expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    yield "gallery-deleted"
+    await page.keyboard.press("Enter")
+    await page.goto(f"{koda.url}/renders?show=done")
+    await expect(page.get_by_role("list", name="Renders").get_by_role("listitem").first).to_be_visible()
+    yield "queue"
+    await page.goto(f"{koda.url}/usage")
+    await expect(page.get_by_role("meter", name="Animations awake")).to_be_visible()
+    yield "usage"
+    await page.goto(f"{koda.url}/assets")
+    await expect(page.get_by_text("Drop pictures, films and sounds here")).to_be_visible()
+    yield "assets-empty"
+    files = [
+        file("logo.png", picture()),
+        file("beat.wav", sound(), "audio/wav"),
+        file("notes.txt", b"no", "text/plain"),
+    ]
+    await page.locator("input[type=file]").set_input_files(files)
+    await expect(page.get_by_role("list", name="Assets").get_by_role("listitem")).to_have_count(2)
+    await expect(page.get_by_role("alert")).to_be_visible()
+    yield "assets"
+
+
+async def _canvas(koda: World, page: Page) -> AsyncGenerator[str]:
+    koda.directory.asks = False
+    await page.goto(f"{koda.url}/c")
+    await expect(page.get_by_role("button", name="Begin with words and a style")).to_be_visible()
+    yield "canvas-empty"
+    await begun(page, BALL)
+    yield "canvas-begun"
+    await finished(node(page, "Animation Generator"), node(page, BALL))
+    await page.get_by_role("button", name="See all of it").click()
+    yield "canvas"
+
+
+async def _gone(koda: World, page: Page) -> AsyncGenerator[str]:
+    """What is seen where there is nothing, nobody or no server."""
+
+    async def unsigned(route: Route) -> None:
+        problem = {"code": "UNAUTHENTICATED", "detail": "this server asks for a key"}
+        await route.fulfill(status=401, json=problem)
+
+    await page.goto(f"{koda.url}/s/ses_none")
+    await expect(page.get_by_text("not there any more")).to_be_visible()
+    yield "missing"
+    await page.route("**/page/usage-*.js", lambda route: route.abort())
+    await page.goto(f"{koda.url}/usage")
+    await expect(page.get_by_role("heading", name="This page did not come whole")).to_be_visible()
+    yield "broken"
+    await page.unroute_all()
+    await page.route("**/v1/events?*", lambda route: route.abort())
+    koda.directory.hold = {"analyze"}
+    await page.goto(koda.url)
+    await begin(page, "A ball")
+    await expect(page.get_by_text("The server does not answer just now")).to_be_visible(timeout=_MADE_S)
+    yield "away"
+    await page.unroute_all()
+    await page.route("**/v1/login", unsigned)
+    await page.goto(koda.url)
+    await expect(page.get_by_label("Key")).to_be_visible()
+    yield "sign-in"
+    await page.unroute_all()
+
+
+async def _live(koda: World, page: Page) -> AsyncGenerator[str]:
+    """The live page, where there is a sandbox."""
+    if koda.directory.sandbox is None:
+        return
+    await live(koda, page, "A ball that is seen live")
+    await page.get_by_role("button", name="Pause").click()
+    yield "live"
+
+
+PARTS: dict[str, Callable[[World, Page], AsyncGenerator[str]]] = {
+    "home": _home,
+    "studio": _studio,
+    "takes": _takes,
+    "stopped": _stopped,
+    "lists": _lists,
+    "canvas": _canvas,
+    "gone": _gone,
+    "live": _live,
+}
+"""The parts of the walk, in their order."""
+
+
+async def places(koda: World, page: Page, *parts: str) -> AsyncIterator[str]:
+    """Lead a page from place to place, 1440 pixels wide, and say what each is called.
+
+    Args:
+        koda: A server whose sessions follow the script. With a sandbox, its live page is one of the places.
+        page: May be looked at in any size and scheme at each place.
+        parts: Those to go through; all where none is named.
+    """
+    expect.set_options(timeout=_MADE_S)
+    for part in parts or PARTS:
+        koda.directory.asks, koda.directory.hold, koda.directory.fails = True, set(), {}
+        await page.set_viewport_size(_WIDE)
+        await page.goto(koda.url)
+        async with aclosing(PARTS[part](koda, page)) as shown:
+            async for name in shown:
+                yield name
+                await page.set_viewport_size(_WIDE)

@@ -1,0 +1,17 @@
+import { expect, test } from 'vitest';
+import { doingWords, farWords, progressIn, stageWords } from './session';
+
+test('a row says how far its render is, and one that is over says nothing', () => {
+  const progress = { percent: 10, stage: 'capturing', framesDone: 1, framesTotal: 75, secondsLeft: 4.5 };
+  const found = progressIn([{ id: 'job_2', status: 'running', progress }, { id: 'job_1', status: 'running', progress: {} }]);
+  expect(found).toEqual({ ...progress, jobId: 'job_2' });
+  expect(found && [farWords(found), doingWords(found)]).toEqual(['1 of 75 frames', 'Taking frames · about 5 s left']);
+  const waits = progressIn([{ id: 'job_1', status: 'queued', progress: {} }]);
+  expect(waits && [farWords(waits), doingWords(waits)]).toEqual(['', 'Waits for its turn']);
+  expect(progressIn([{ id: 'job_1', status: 'cancelled', progress }])).toBeUndefined();
+  expect(progressIn([])).toBeUndefined();
+});
+
+test('a stage that is not known is called as it calls itself', () => {
+  expect([stageWords('waiting'), stageWords('polishing')]).toEqual(['Waits for a machine', 'polishing']);
+});

@@ -1,0 +1,33 @@
+import { SlidersHorizontal } from 'lucide-react';
+import { lazy, Suspense, useState } from 'react';
+import { useAct } from '../api/acts';
+import type { SessionView } from '../api/client';
+
+// read once somebody asks for it
+const ThisSession = lazy(() => import('./this-session').then((module) => ({ default: module.ThisSession })));
+
+/** The way to what holds for all of a session, and to its past. */
+export function OpensThisSession({ session }: { session: SessionView }) {
+  const [at, setAt] = useState<'top' | 'past'>();
+  useAct('This session: what it used, its budget, what agents may do', () => setAt('top'));
+  useAct('Go back to an earlier point', () => setAt('past'));
+  return (
+    <>
+      <button
+        type="button"
+        aria-haspopup="dialog"
+        aria-label="This session"
+        title="What it used and may use, what agents may do, and where it can go back to"
+        className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+        onClick={() => setAt('top')}
+      >
+        <SlidersHorizontal aria-hidden className="size-4" />
+      </button>
+      {at && (
+        <Suspense fallback={null}>
+          <ThisSession session={session} isPastMeant={at === 'past'} close={() => setAt(undefined)} />
+        </Suspense>
+      )}
+    </>
+  );
+}
