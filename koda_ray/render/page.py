@@ -31,7 +31,7 @@ from koda_ray.render.serving import ORIGIN, BundleServer
 
 __all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup", "Witnessed"]
 
-CAPTURE_VERSION = "9"
+CAPTURE_VERSION = "10"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 SEEK_FAILED = "SEEK_FAILED"
@@ -314,8 +314,6 @@ class LoadedPage:
             await self._step(index, fps)
             await self._pass(index, fps, invisible=True)
         await self._step(frame, fps)
-        if self._frame < 0:
-            await self._pass(frame, fps)  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
     async def picture(self, *, image: ImageKind = "png", quality: int = _JPEG_QUALITY) -> bytes:

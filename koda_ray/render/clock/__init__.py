@@ -10,10 +10,10 @@ from typing import Literal
 __all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
 _PAGE = (
-    *("world.js", "witness.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js"),
-    *("scroll.js", "page.js"),
+    *("world.js", "witness.js", "core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js", "films.js"),
+    *("pictures.js", "scroll.js", "page.js"),
 )
-_WORKER = ("core.js", "worker.js")
+_WORKER = ("core.js", "canvas.js", "offscreen.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
 _KEPT = (
     "const { Promise, Map, WeakMap, WeakRef, WeakSet, Set, Number, String, Object, Reflect, Math, URL, Blob, "

@@ -79,7 +79,7 @@
     watcher.takeRecords();
   };
   const media = kodaMedia(clock, roots), pictures = kodaPictures(clock, native, roots, quietly);
-  const scrolling = kodaScroll(clock, quietly);
+  const scrolling = kodaScroll(clock, quietly), offscreen = kodaOffscreen(clock);
 
   // ---- animations -----------------------------------------------------------------------------------------------
   const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
@@ -474,6 +474,7 @@
       await clock.settle(); // what they say to the page, and the page to them
       if (heard === before && !waits()) break;
     }
+    await offscreen.place();
     sharpen();
     syncAnimations();
     media.place();
