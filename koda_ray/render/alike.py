@@ -22,8 +22,8 @@ of style are compared as they are: where one differs, no unit is taken over. So 
 lists', and the lists are of what may be, not of what may not, wherever there is a choice.
 
 So that an error of these lists is found where it happens, one frame of each run that is to be taken over, by the run's
-key, is drawn all the same, on a page of its own: where its picture is not the stored one, the run is captured, and so is
-all that this task has left.
+key, is drawn all the same, on a page of its own: where its picture is not the stored one, the run is captured, and so
+is all that this task has left.
 
 What a unit shows depends on its run's beginning (`plan`). So a run is taken over as a whole, or captured as a whole:
 no page ever begins where another's unit ends.

@@ -167,7 +167,7 @@
       for (const svg of root.querySelectorAll("svg")) {
         if (svg.ownerSVGElement || !svg.pauseAnimations) continue;
         svg.pauseAnimations();
-        svg.setCurrentTime(single(now / 1000));
+        kodaWitness.ours(() => svg.setCurrentTime(single(now / 1000)));
       }
     }
   };

@@ -7,7 +7,7 @@
 // Nothing of it is trusted to a later look: between what is noted and what is painted nothing may change. Where pages are
 // only looked at ("dry") whatever WebGL draws is noted and left undone, which no script can tell that reads nothing back.
 const kodaWitness = (() => {
-  const none = { arm() {}, next() {}, shown() {}, begin() {}, said: () => null };
+  const none = { arm() {}, next() {}, shown() {}, begin() {}, said: () => null, ours: (run) => run() };
   if (!__WITNESS__ || kodaAlone || window !== parent) return none;
   const DRY = __DRY__;
   const MAX_NODES = 5000, SIZE = 16384;
@@ -21,8 +21,8 @@ const kodaWitness = (() => {
   };
   const rulesOf = getter(CSSStyleSheet.prototype, "cssRules"), mediaOf = getter(StyleSheet.prototype, "media");
   const mediaTextOf = getter(MediaList.prototype, "mediaText"), adoptedOf = getter(Document.prototype, "adoptedStyleSheets");
-  let on = false, why = "";
-  const tell = (what) => { if (on && !why) why = what; };
+  let on = false, why = "", isOurs = false;
+  const tell = (what) => { if (on && !why && !isOurs) why = what; };
 
   // ---- the digest: MurmurHash3, 128 bits, over words -------------------------------------------------------------
   const words = new Uint32Array(SIZE), state = new Uint32Array(4);
@@ -144,7 +144,7 @@ const kodaWitness = (() => {
   let calls = 0; // for whoever wants to know that there was none
   const names = new Map(); // what a call is called -> its number
   const itself = (thing) => thing;
-  const follow = (target, owner = itself) => {
+  const follow = (target, owner = itself, heed = () => {}) => {
     for (const name of ownKeys(target)) {
       const found = typeof name === "string" && name !== "constructor" ? of(target, name) : null;
       if (!found) continue;
@@ -153,7 +153,7 @@ const kodaWitness = (() => {
         Object.defineProperty(target, name, { ...found, set(given) {
           calls += 1;
           put(23); put(same(owner(this))); text(name); value(given);
-          if (name === "filter" && String(given).includes("url(")) tell("a filter of the document's");
+          heed(this, name, given);
           apply(set, this, [given]);
         } });
       }
@@ -172,7 +172,7 @@ const kodaWitness = (() => {
         put(14); put(number); put(same(owner(this))); put(given.length);
         for (let i = 0; i < given.length; i++) value(given[i]);
         if (skips) return undefined;
-        if (isText) faces();
+        if (isText) { faces(); heed(this, name); }
         const made = apply(run, this, given);
         if (typeof made === "object" && made !== null && !isArray(made)) put(same(made));
         return made;
@@ -195,9 +195,13 @@ const kodaWitness = (() => {
       return found;
     };
   }
-  follow(CanvasRenderingContext2D.prototype, ({ canvas }) => {
-    if (canvas.isConnected) tell("a canvas that is not WebGL's"); // what its style says would count
-    return canvas;
+  // In the document a 2D canvas's own style is what text is written with, and what some colours and filters mean.
+  const PLAIN = /^(#[0-9a-f]{3,8}|(rgb|hsl)a?\([\d\s.,%/-]*\)|white|black|transparent|none)$/i;
+  const STYLED = ["fillStyle", "strokeStyle", "shadowColor", "filter", "fillText", "strokeText"];
+  follow(CanvasRenderingContext2D.prototype, ({ canvas }) => canvas, ({ canvas }, name, given) => {
+    if (name === "filter" && String(given).includes("url(")) tell("a filter of the document's");
+    if (!STYLED.includes(name) || !canvas.isConnected || (typeof given === "object" && given !== null)) return;
+    if (given === undefined || !PLAIN.test(String(given).trim())) tell(`a canvas's ${name} by its style`);
   });
   follow(CanvasGradient.prototype);
   follow(CanvasPattern.prototype);
@@ -398,7 +402,7 @@ const kodaWitness = (() => {
     put(18);
     if (style) for (let i = 0; i < 4; i++) put(style[i]);
     if (localName === "img") image(node);
-    if (localName === "canvas" && (contexts.get(node) ?? DEEP) !== DEEP) tell("a canvas that is not WebGL's");
+    if (localName === "canvas" && contexts.get(node) === "") tell("a canvas that is neither WebGL's nor flat");
     if (localName === "link") put(node.sheet ? 1 : 0);
   };
   const walk = (node) => {
@@ -436,6 +440,10 @@ const kodaWitness = (() => {
   const quietly = (run) => { try { run(); } catch (error) { on = true; tell(`an error: ${String(error).slice(0, 80)}`); } };
   return {
     arm() { on = true; },
+    ours(run) { // what the clock does itself, and does in every page: no script of the page runs meanwhile
+      isOurs = true;
+      try { return run(); } finally { isOurs = false; }
+    },
     begin(isSought) { // what a page did before is not shown, and what is there now is noted with it
       if (!isSought) tell("a page that is played");
       quietly(look);
