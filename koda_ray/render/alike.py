@@ -14,12 +14,13 @@ Where the digests are equal, the same browser (the environment's fingerprint is 
 same to draw, in the same order, from the same files: so it draws the same, by what all units rely on.
 
 What a picture may depend on beside that is not followed but refused: where a page does it, in the old bundle or in
-the new one, there is no digest, and the unit is captured. Those are a 2D canvas in the document, film, animations and
-transitions of the browser's, shadow roots (closed ones in a page's text too, which no script can see), frames in the
-page, workers, WebGPU, pixels that are read back, rules that a script writes, scrolling, focus, pictures that are no
-file of the bundle, elements that are not listed, and changes of the page between a frame's end and its picture. Files
-of style are compared as they are: where one differs, no unit is taken over. So an error can only be one of these
-lists', and the lists are of what may be, not of what may not, wherever there is a choice.
+the new one, there is no digest, and the unit is captured. Those are text, and colours that a style decides, on a 2D
+canvas in the document, canvases that are drawn elsewhere, film, animations and transitions of the browser's, shadow
+roots (closed ones in a page's text too, which no script can see), frames in the page, workers, WebGPU, pixels that are
+read back, rules that a script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not
+listed, and changes of the page between a frame's end and its picture. Files of style are compared as they are: where
+one differs, no unit is taken over. So an error can only be one of these lists', and the lists are of what may be, not
+of what may not, wherever there is a choice.
 
 So that an error of these lists is found where it happens, one frame of each run that is to be taken over, by the run's
 key, is drawn all the same, on a page of its own: where its picture is not the stored one, the run is captured, and so

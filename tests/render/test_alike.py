@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -21,9 +23,11 @@ from koda_ray.render.local import LocalExecutor
 from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
 from koda_ray.render.spec import Unit
+from koda_ray.roles.offline import generate_files, make_plan, parse_brief
 from koda_ray.state.keys import unit_key
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
+from tests.template.building import TemplateBuilds, write_project
 
 # a triangle that grows, under a line of text that moves; what changes is in film.js, which says both of each moment
 PAGE = """<!doctype html><style>body{margin:0;background:#fff}canvas,p{position:absolute;left:0;top:0;margin:0}</style>
@@ -129,6 +133,31 @@ async def test_every_frame_is_as_if_all_had_been_captured(storage: Storage, chan
 
 @pytest.mark.full
 @pytest.mark.browser
+@pytest.mark.needs("node")
+async def test_a_films_change_of_its_last_scene_leaves_what_comes_before(storage: Storage, tmp_path: Path) -> None:
+    """The template's own film, changed in one colour of what is counted last, which is not there before 4 s."""
+    prompt, scene = "count down from 5", "src/scenes/CountdownScene.tsx"
+    plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
+    files = generate_files({"task": "create_component", "prompt": prompt, "plan": plan})
+    blue = re.sub(r"(name: 'Number 1'.*ground: )'#\w+'", r"\1'#0000FF'", files[scene])
+    assert blue != files[scene]
+    folders = [write_project(tmp_path / "film", files), write_project(tmp_path / "blue", {**files, scene: blue})]
+    builds = TemplateBuilds(folders)
+    try:
+        bundles = builds.bundles()
+    finally:
+        builds.end()
+    size = {"duration_s": 6.0, "width": 320, "height": 180}
+    first = await made(storage, bundles["film"].files, "job_1", **size)
+    changed = await made(storage, bundles["blue"].files, "job_2", **size)
+    assert (taken(first), taken(changed)) == ((0, 0), (3, 3))
+    fresh = await made(elsewhere(storage), bundles["blue"].files, "job_3", **size)
+    assert changed.frame_hash != first.frame_hash
+    assert (changed.frame_hash, changed.report["sha256"]) == (fresh.frame_hash, fresh.report["sha256"])
+
+
+@pytest.mark.full
+@pytest.mark.browser
 async def test_a_page_that_fails_fails_as_ever(storage: Storage) -> None:
     await made(storage, film(""), "job_1")
     with pytest.raises(PageError, match=r"frame 12: .*it broke"):
@@ -185,7 +214,14 @@ MARKUP = (
 FILES_BESIDE = {"a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>'}
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
 REFUSED = {
-    "a 2D canvas": ("<canvas id=c></canvas>", "c.getContext('2d').fillRect(0, 0, 9, 9)"),
+    "a text of a canvas in the page": ("<canvas id=c></canvas>", "c.getContext('2d').fillText('x', 0, 9)"),
+    "a colour by a style": ("<canvas id=c></canvas>", "c.getContext('2d').fillStyle = 'currentcolor'"),
+    "a filter by a style": ("<canvas id=c></canvas>", "c.getContext('2d').filter = 'blur(1em)'"),
+    "a canvas of bitmaps": ("<canvas id=c></canvas>", "c.getContext('bitmaprenderer')"),
+    "a canvas that is drawn elsewhere": (
+        "<canvas id=c></canvas>",
+        "c.transferControlToOffscreen().getContext('2d').fillRect(0, 0, 9, 9)",
+    ),
     "film": ("<video></video>", ""),
     "a frame": ("<iframe srcdoc='<p>x'></iframe>", ""),
     "a field": ("<input value=x>", ""),
@@ -236,7 +272,7 @@ REFUSED = {
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }
 OFTEN = {
-    "a 2D canvas",
+    "a text of a canvas in the page",
     "an animation",
     "pixels read",
     "a closed one that is written",
@@ -279,6 +315,7 @@ async def test_what_is_not_followed_is_refused(browser: Browser, name: str) -> N
     assert digest is None and why, name
 
 
+FLAT = "const pen = document.body.appendChild(document.createElement('canvas')).getContext('2d');"
 DRAWN = (
     f"{CONTEXT} gl.bindTexture(gl.TEXTURE_2D, gl.createTexture()); const image = new Image(8, 8); image.src = 'a.svg';"
     "__koda.ready = image.decode(); seen = () =>"
@@ -286,6 +323,10 @@ DRAWN = (
 )
 FOLLOWED = {
     "a text": "p.textContent = 'Ray'",
+    "a 2D canvas in the page": f"{FLAT} pen.fillStyle = '#f00'; pen.fillRect(0, 0, 9, 9)",
+    "its other colour": f"{FLAT} pen.fillStyle = 'rgb(0 255 0 / 50%)'; pen.fillRect(0, 0, 9, 9)",
+    "its gradient": f"{FLAT} pen.fillStyle = pen.createLinearGradient(0, 0, 9, 9); pen.fillRect(0, 0, 9, 9)",
+    "a drawing in the page": "p.innerHTML = '<svg><rect width=9 height=9 /></svg>'",
     "a text of a canvas": "document.createElement('canvas').getContext('2d').fillText('x', 0, 0)",
     "a style": "p.style.color = '#f00'",
     "a style that looks the same": "p.style.top = '1000.1234px'; p.style.top = '1000.1233px'",
