@@ -180,7 +180,11 @@ async def test_what_would_be_taken_over_wrongly_is_found_by_the_frame_that_is_dr
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(storage, film(""), "job_1")
-    monkeypatch.setattr(capture, "are_alike", lambda *_: True)  # as if a list lacked all that counts
+
+    def always(_before: UnitResult, _seen: str | None) -> bool:
+        return True
+
+    monkeypatch.setattr(capture, "are_alike", always)  # as if a list lacked all that counts
     changed = await made(storage, film("now.colour = [1, 0, 0];"), "job_2")
     assert taken(changed) == (0, 0)
     fresh = await made(elsewhere(storage), film("now.colour = [1, 0, 0];"), "job_3")

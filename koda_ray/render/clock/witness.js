@@ -123,7 +123,12 @@ const kodaWitness = (() => {
       case "object": break;
       default: tell(`a ${typeof given}`); return;
     }
-    if (given === null) put(12);
+    const drawnBy = contexts.get(given);
+    if (drawnBy !== undefined) {
+      if (drawnBy === FLAT) { put(6); put(same(given)); }
+      else tell("a picture made of a canvas that is not flat");
+    }
+    else if (given === null) put(12);
     else if (isView(given)) {
       put(4); text(Object.prototype.toString.call(given));
       bytes(given.buffer, given.byteOffset, given.byteLength);
@@ -131,7 +136,7 @@ const kodaWitness = (() => {
     else if (isArray(given)) { put(5); put(given.length); for (let i = 0; i < given.length; i++) value(given[i]); }
     else if (given instanceof HTMLImageElement) drawnImage(given);
     else if (given instanceof ImageData) { put(8); put(given.width); value(given.data); text(given.colorSpace); }
-    else if (given instanceof HTMLCanvasElement ? contexts.get(given) === FLAT : ids.has(given)) { put(6); put(ids.get(given)); }
+    else if (!(given instanceof HTMLCanvasElement) && ids.has(given)) { put(6); put(ids.get(given)); }
     else tell(`a picture made of a ${Object.prototype.toString.call(given).slice(8, -1)}`);
   };
 
@@ -144,16 +149,16 @@ const kodaWitness = (() => {
   let calls = 0; // for whoever wants to know that there was none
   const names = new Map(); // what a call is called -> its number
   const itself = (thing) => thing;
-  const follow = (target, owner = itself, heed = () => {}) => {
+  const follow = (target, owner = itself, heeded = [], heed = null) => {
     for (const name of ownKeys(target)) {
       const found = typeof name === "string" && name !== "constructor" ? of(target, name) : null;
       if (!found) continue;
       if (found.set) {
-        const { set } = found;
+        const { set } = found, isHeeded = heeded.includes(name);
         Object.defineProperty(target, name, { ...found, set(given) {
           calls += 1;
           put(23); put(same(owner(this))); text(name); value(given);
-          heed(this, name, given);
+          if (isHeeded) heed(this, name, given);
           apply(set, this, [given]);
         } });
       }
@@ -164,7 +169,7 @@ const kodaWitness = (() => {
         continue;
       }
       if (QUIET.test(name)) continue;
-      const number = names.size, skips = DRY && DRAWING.test(name), isText = WRITING.test(name);
+      const number = names.size, skips = DRY && DRAWING.test(name), isText = WRITING.test(name), isHeeded = heeded.includes(name);
       names.set(`${name} ${number}`, number);
       target[name] = { [name](...given) {
         calls += 1;
@@ -172,7 +177,8 @@ const kodaWitness = (() => {
         put(14); put(number); put(same(owner(this))); put(given.length);
         for (let i = 0; i < given.length; i++) value(given[i]);
         if (skips) return undefined;
-        if (isText) { faces(); heed(this, name); }
+        if (isText) faces();
+        if (isHeeded) heed(this, name);
         const made = apply(run, this, given);
         if (typeof made === "object" && made !== null && !isArray(made)) put(same(made));
         return made;
@@ -198,9 +204,9 @@ const kodaWitness = (() => {
   // In the document a 2D canvas's own style is what text is written with, and what some colours and filters mean.
   const PLAIN = /^(#[0-9a-f]{3,8}|(rgb|hsl)a?\([\d\s.,%/-]*\)|white|black|transparent|none)$/i;
   const STYLED = ["fillStyle", "strokeStyle", "shadowColor", "filter", "fillText", "strokeText"];
-  follow(CanvasRenderingContext2D.prototype, ({ canvas }) => canvas, ({ canvas }, name, given) => {
+  follow(CanvasRenderingContext2D.prototype, itself, STYLED, ({ canvas }, name, given) => {
     if (name === "filter" && String(given).includes("url(")) tell("a filter of the document's");
-    if (!STYLED.includes(name) || !canvas.isConnected || (typeof given === "object" && given !== null)) return;
+    if (!canvas.isConnected || (typeof given === "object" && given !== null)) return;
     if (given === undefined || !PLAIN.test(String(given).trim())) tell(`a canvas's ${name} by its style`);
   });
   follow(CanvasGradient.prototype);
