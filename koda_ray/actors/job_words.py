@@ -95,6 +95,7 @@ def result_words(result: RenderResult, spec: RenderSpec) -> dict[str, JsonValue]
         "frameHash": result.frame_hash,
         "still": result.report.get("still") is True,
         "warnings": result.report["pageWarnings"],
+        "unitsTakenOver": result.report.get("unitsTakenOver", 0),
     }
 
 

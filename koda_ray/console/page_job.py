@@ -297,6 +297,8 @@ def _notes(made: Rendered) -> list[str]:
         before = f", {made.units_adopted} of them from the page as it was before a change"
         adopted = before if made.units_adopted else ""
         notes.append(f"{made.units_reused} of {plural(made.units, 'part')} were there already from before{adopted}")
+    if taken_over := made.report.get("unitsTakenOver"):
+        notes.append(f"{taken_over} of those were found to look as in the page before")
     if made.replayed:
         notes.append("the page does not restore its state when it is sought: every part was played from the beginning")
     if made.still:

@@ -139,6 +139,12 @@ class Bundle:
         """Whether a text among the files speaks of sandboxed frames, whose scripts may be off."""
         return any(Path(path).suffix.lower() in _TEXTS and b"sandbox" in data for path, data in self.files.items())
 
+    @cached_property
+    def shadows(self) -> bool:
+        """Whether a page among the files may have a shadow root in its text; no script sees one that is closed."""
+        pages = (data for path, data in self.files.items() if Path(path).suffix.lower() in (".html", ".htm"))
+        return any(b"shadowrootmode" in data.lower() for data in pages)
+
     def pack(self) -> bytes:
         """Return the bundle as a zip whose bytes depend on the files alone."""
         buffer = io.BytesIO()

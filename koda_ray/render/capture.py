@@ -13,14 +13,18 @@ import itertools
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from koda_ray.cancellation import own, see_through
-from koda_ray.errors import PageError
+from koda_ray.errors import BrowserCrashed, KodaError, PageError
+from koda_ray.logs import get_logger
+from koda_ray.render.alike import MISSES, are_alike, counterparts, evidence, is_worth_a_look, spot
 from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.clock import Witness
 from koda_ray.render.encode import Encoder, unit_encoder
 from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
@@ -31,13 +35,14 @@ from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
-from koda_ray.render.stored import write_unit
+from koda_ray.render.stored import copy_unit, write_unit
 from koda_ray.state.storage import sha256
 
 __all__ = ["capture_units", "image_of", "jpeg_quality"]
 
 _QUEUE_FRAMES = 4
 _HASH_DIGITS = 32
+_log = get_logger(__name__)
 
 
 def jpeg_quality(spec: RenderSpec) -> int:
@@ -97,6 +102,8 @@ class _Capture:
         self._handed_over: Encoder | None = None
         self._ready_ms = 0.0
         self._page: LoadedPage | None = None
+        self._before = {unit.unit.index: unit for unit in task.before}
+        self._misses = 0
 
     async def run(self) -> None:
         task, spec = self._task, self._task.spec
@@ -107,7 +114,12 @@ class _Capture:
                 await check_audio(spec, self._bundle)
             page: LoadedPage | None = None
             before: str | None = None
+            taken: set[int] = set()
             for unit, key in zip(task.units, task.keys, strict=True):
+                if unit.index not in taken and (page is None or self._run(page, unit) != run):
+                    taken |= await self._take_over(unit)
+                if unit.index in taken:
+                    continue
                 if page is None or self._run(page, unit) != run:
                     page, before = await self._begin(unit)
                     run = self._run(page, unit)
@@ -124,10 +136,21 @@ class _Capture:
 
     async def _begin(self, unit: Unit) -> tuple[LoadedPage, str | None]:
         """Open a page for a run; return it with the hash of the frame before the run's first."""
-        started, spec = time.perf_counter(), self._task.spec
+        started = time.perf_counter()
+        page = await self._open("drawn")
+        self._ready_ms = _ms_since(started)
+        if unit.start == 0:
+            return page, None
+        mode: CaptureMode = self._task.mode
+        _, before = await self._take(page, unit.start - 1, mode)
+        return page, before
+
+    async def _open(self, witness: Witness) -> LoadedPage:
+        """Open the page anew, and wait until it is ready."""
+        spec = self._task.spec
         if self._page is not None:
             await self._page.close()
-        self._page = page = await LoadedPage.open(
+        self._page = await LoadedPage.open(
             self._browser,
             self._bundle,
             PageSetup(
@@ -138,15 +161,84 @@ class _Capture:
                 entry=spec.entry,
                 props=spec.props,
                 transparent=spec.alpha,
+                witness=witness if self._browser.kind == "shell" else None,  # another paints when it likes
             ),
         )
-        await page.wait_ready(spec.ready_timeout_s)
-        self._ready_ms = _ms_since(started)
-        if unit.start == 0:
-            return page, None
-        mode: CaptureMode = self._task.mode
-        _, before = await self._take(page, unit.start - 1, mode)
-        return page, before
+        await self._page.wait_ready(spec.ready_timeout_s)
+        return self._page
+
+    async def _take_over(self, first: Unit) -> set[int]:
+        """Take over the run that a unit begins, where all of it looks as in the bundle before; return its units."""
+        task = self._task
+        start = run_of(task.spec, first.index, stepped=False)
+        later = (unit for unit in task.units if unit.index >= first.index)
+        run = [unit for unit in later if run_of(task.spec, unit.index, stepped=False) == start]
+        before = counterparts(self._before, [unit.index for unit in run])
+        if self._misses >= MISSES or not is_worth_a_look(before) or task.mode != "seek":
+            return set()
+        try:
+            found = await self._look(run, before)
+        except BrowserCrashed:
+            raise
+        except KodaError as error:  # it is captured, and says so again if it is the page's fault
+            _log.info("not looked at", job_id=task.job_id, unit=first.index, code=error.code)
+            found = []
+        if len(found) < len(run):
+            self._misses += 1
+            return set()
+        if not await self._is_seen(run, before):
+            self._misses = MISSES
+            return set()
+        await self._finished()
+        self._finishing = None
+        storage = RetryingStorage(task.storage)
+        copied = [await copy_unit(storage, task.user_id, old.key, new) for old, new in zip(before, found, strict=True)]
+        if not all(copied):
+            return set()
+        for unit in found:
+            if self._hear is not None:
+                await self._hear(unit)
+        return {unit.index for unit in run}
+
+    async def _look(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
+        """Run the page through frames without drawing them; return the first units, which look as before."""
+        spec, found = self._task.spec, list[UnitResult]()
+        page = await self._open("dry")
+        if not page.contract:
+            return []
+        for unit, old in zip(run, before, strict=True):
+            begins = unit is run[0] and unit.start > 0
+            for frame in range(unit.start - begins, unit.stop):
+                await page.go(frame, spec.fps)
+                await page.unpainted()
+                if spec.strict and page.problems.fatal is not None:
+                    return []
+            seen = evidence((await page.witnessed()).digest, page.inputs)
+            if not are_alike(old, seen):
+                break
+            key = self._task.keys[self._task.units.index(unit)]
+            warnings, inputs = page.problems.warnings, page.inputs
+            new = replace(old, unit=unit, key=key, adopted=True, alike=True, inputs=inputs, warnings=warnings)
+            found.append(new)
+        return found
+
+    async def _is_seen(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> bool:
+        """Draw one frame of a run that looks as before, and hold its picture against that of then."""
+        unit, frame = spot(run, self._task.keys[self._task.units.index(run[0])])
+        old = before[run.index(unit)]
+        try:
+            _, picture = await self._take(await self._open("drawn"), frame, self._task.mode)
+        except BrowserCrashed:
+            raise
+        except KodaError as error:
+            _log.info("not drawn", job_id=self._task.job_id, unit=unit.index, code=error.code)
+            return False
+        same = picture == old.frame_hashes[frame - unit.start]
+        if not same:  # a list of `alike`'s lacks something: it is captured, and whoever keeps the lists should know
+            _log.warning(
+                "looked as before and is not", job_id=self._task.job_id, frame=frame, bundle=self._task.spec.bundle
+            )
+        return same
 
     async def _clean(self, folder: WorkFolder) -> None:
         try:
@@ -168,6 +260,7 @@ class _Capture:
         try:
             await encoder.start()
             hashes = await self._pictures(page, unit, encoder)
+            seen = await page.witnessed() if self._browser.kind == "shell" and page.contract else None
             timings = {"ready": self._ready_ms, "capture": _ms_since(started)}
             self._ready_ms = 0.0
             await self._finished()
@@ -185,6 +278,7 @@ class _Capture:
                 timings_ms=timings,
                 sought=page.contract,
                 inputs=page.inputs,
+                evidence=None if seen is None else evidence(seen.digest, page.inputs),
                 warnings=page.problems.warnings,
             )
             self._handed_over = encoder

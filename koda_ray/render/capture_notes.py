@@ -33,6 +33,6 @@ class CaptureNotes:
         """Pass on what a capture tells."""
         if self._hear is not None:
             await self._hear(told)
-        if isinstance(told, UnitResult):
+        if isinstance(told, UnitResult) and not told.alike:
             self._metrics.note(FRAMES, told.unit.frame_count, urgent=self._urgent)
             self._metrics.note(UNIT, told.timings_ms.get("total", 0.0) / 1000, urgent=self._urgent)

@@ -66,6 +66,7 @@ class UnitCollector:
     Attributes:
         failures: What went wrong on the way, in words.
         trial: How one of its tasks tries the page first; None where that is done already, or elsewhere.
+        before: Units of the bundle before, in the places of those that are missing.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class UnitCollector:
         self._slots = slots
         self._told: set[str] = set()
         self.trial: Trial | None = None
+        self.before: dict[int, UnitResult] = {}
         self.failures: list[str] = []
 
     async def collect(self, mode: CaptureMode) -> list[UnitResult]:
@@ -139,7 +141,10 @@ class UnitCollector:
                 which = {"koda.job": self._job_id, "koda.first_unit": first.index, "koda.attempt": attempt}
                 with span("capture", which):
                     first_tried = None if trial is None or trial.is_over else trial.task
-                    task = replace(self._task(left, mode, attempt), at_once=at_once, trial=first_tried)
+                    # what failed once is not looked at again, but captured
+                    before = [self.before[unit.index] for unit in left if unit.index in self.before and attempt == 1]
+                    task = self._task(left, mode, attempt)
+                    task = replace(task, at_once=at_once, trial=first_tried, before=tuple(before))
                     await self._executor.capture(task, listen)
             except KodaError as error:
                 if trial is None and self.trial is not None:  # what is found there says more than this
@@ -256,6 +261,9 @@ class _Pass:
         for adopted in await self._collector.siblings(self._mode).adopt(missing):
             await self._found(adopted)
         self._missing = [unit for unit in missing if unit.index not in self._done]
+        if self._mode == "seek":
+            before = await self._collector.siblings(self._mode).before(self._missing)
+            self._collector.before = {unit.unit.index: unit for unit in before}
         if self._missing:
             async with self._claims:
                 await self._share(plan)
@@ -368,7 +376,8 @@ class _Pass:
             return
         self._cost.stepped = not told.sought or self._mode == "replay"
         self._collector.meter.captured(told.unit.index, told.unit.frame_count)  # the last counts may not have come
-        self._cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
+        if not told.alike:
+            self._cost.learn(told.unit.frame_count, told.timings_ms.get("capture", 0.0) / 1000)
         self._claims.give_up(told.unit.index)
         await self._there(told)
 

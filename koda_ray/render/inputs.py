@@ -109,6 +109,22 @@ class Siblings:
                     break
         return list(adopted.values())
 
+    async def before(self, missing: Sequence[Unit]) -> list[UnitResult]:
+        """Return the latest other bundle's units in the places of those that are missing, as far as they are known.
+
+        Raises:
+            StorageError: Storage failed.
+        """
+        others = await self._others() if missing else []
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def find(unit: Unit) -> UnitResult | None:
+            async with at_once:
+                return await read_unit(self.storage, self.user_id, self._key(unit, others[0]))
+
+        found = await asyncio.gather(*map(find, missing)) if others else []
+        return [unit for unit in found if unit is not None and unit.evidence is not None]
+
     async def _adopt_all(self, units: Sequence[Unit], bundle: str, contents: Mapping[str, str]) -> list[UnitResult]:
         at_once = asyncio.Semaphore(_AT_ONCE)
 

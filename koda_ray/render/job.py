@@ -309,6 +309,7 @@ class RenderJob:
             "pageWarnings": list(dict.fromkeys(told for unit in units for told in unit.warnings))[:_MAX_WARNINGS],
             "unitsReused": sum(unit.reused for unit in units),
             "unitsAdopted": sum(unit.adopted for unit in units),
+            "unitsTakenOver": sum(unit.alike for unit in units),
             "units": [
                 {
                     "index": unit.unit.index,

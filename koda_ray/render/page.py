@@ -12,6 +12,7 @@ import base64
 import contextlib
 import json
 import math
+import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,15 +23,15 @@ from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotRead
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
-from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
+from koda_ray.render.clock import Moved, Witness, page_clock, unscripted_clock, worker_clock
 from koda_ray.render.frames import RAW_QUALITY
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.problems import Problems, storable_text
 from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
+__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup", "Witnessed"]
 
-CAPTURE_VERSION = "9"
+CAPTURE_VERSION = "10"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 SEEK_FAILED = "SEEK_FAILED"
@@ -49,6 +50,7 @@ _BUSY_S = 2.0
 _CLOSE_TIMEOUT_S = 2.0
 _MAX_JOURNEYS = 10
 _MAX_NAME_CHARS = 300
+_DIGEST = re.compile("[0-9a-f]{32}")
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
@@ -84,6 +86,8 @@ class PageSetup:
         scale: Device pixels per CSS pixel; the picture is the viewport times this.
         props: JSON that the page finds as ``window.__kodaProps``.
         transparent: Whether what the page does not paint stays transparent, instead of white.
+        witness: Whether it is noted what frames are drawn from, where the bundle hides none of it; ``dry`` draws no
+            WebGL.
     """
 
     width: int
@@ -93,6 +97,15 @@ class PageSetup:
     scale: float = 1.0
     props: str = "{}"
     transparent: bool = False
+    witness: Witness | None = None
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """A digest of what frames are drawn from; None where something of it is not followed, and ``why``."""
+
+    digest: str | None
+    why: str
 
 
 class LoadedPage:
@@ -123,6 +136,7 @@ class LoadedPage:
         self._journeys = 0
         self._worker_source = ""
         self._sandboxes = bundle.sandboxes
+        self._hides = bundle.shadows
         self._moves = bundle.moves
         self._draws = bundle.draws
         self._background = _CLEAR
@@ -169,6 +183,7 @@ class LoadedPage:
         session.on("Page.javascriptDialogOpening", self._on_dialog)
         session.on("Target.detachedFromTarget", self._on_worker_gone)
         self._worker_source = worker_clock(setup.seed)
+        witness = None if self._hides else setup.witness
         moved = Moved(drawings=self._draws, pictures=self._moves and self._browser.kind == "full")
         self._background = _CLEAR if setup.transparent else _WHITE
         if setup.transparent:
@@ -178,7 +193,7 @@ class LoadedPage:
             session.post("Runtime.enable"),
             session.post("Log.enable"),
             session.post("Page.enable"),
-            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved)}),
+            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved, witness=witness)}),
         ]:
             await call
         if self._sandboxes:  # a world of its own in each frame takes as long as a tenth of a page's start
@@ -299,8 +314,6 @@ class LoadedPage:
             await self._step(index, fps)
             await self._pass(index, fps, invisible=True)
         await self._step(frame, fps)
-        if self._frame < 0:
-            await self._pass(frame, fps)  # a canvas of a worker is not embedded before it was drawn once
         self._frame = frame
 
     async def picture(self, *, image: ImageKind = "png", quality: int = _JPEG_QUALITY) -> bytes:
@@ -367,6 +380,25 @@ class LoadedPage:
         if not await self.evaluate("window.__kodaRender.painted()"):
             return None
         return (await self._session.send("Page.captureScreenshot", options)).get("data")
+
+    async def unpainted(self) -> None:
+        """Let the page run the frame that it shows, without a picture of it."""
+        try:
+            async with asyncio.timeout(FRAME_TIMEOUT_S):
+                await self._begin_frame(invisible=True)
+        except TimeoutError:
+            raise BrowserCrashed(f"frame {self._frame} did not pass in {FRAME_TIMEOUT_S:g} s") from None
+
+    async def witnessed(self) -> Witnessed:
+        """Return what all frames so far were drawn from; a page that does not say so says nothing."""
+        try:
+            async with asyncio.timeout(_BUSY_S):
+                said = await self.evaluate("window.__kodaRender.witness()")
+        except (PageError, TimeoutError) as error:
+            return Witnessed(None, type(error).__name__)
+        found = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+        digest, why = found.get("digest"), storable_text(str(found.get("why", "nothing was noted"))[:_MAX_NAME_CHARS])
+        return Witnessed(digest, "") if isinstance(digest, str) and _DIGEST.fullmatch(digest) else Witnessed(None, why)
 
     async def close(self) -> None:
         """Close the page; the browser stays, and is marked as spoilt where the page would not go."""

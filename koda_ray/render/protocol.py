@@ -77,6 +77,7 @@ class CaptureTask:
         urgent: Whether somebody waits for it: it does not wait behind what is not.
         at_once: How many such tasks the job has under way, on all machines.
         trial: A look at the page that comes first, in the same browser; nothing is captured where it finds problems.
+        before: Units of the bundle before, which are taken over where the page is drawn from the same (`alike`).
     """
 
     storage: Storage
@@ -91,6 +92,7 @@ class CaptureTask:
     urgent: bool = False
     at_once: int = 1
     trial: ProbeTask | None = None
+    before: tuple[UnitResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class UnitResult:
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
     before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract;
     ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
-    bundle's page showed the same;
+    bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names what the frames
+    are made of (`koda_ray.render.alike`), None where that is not known;
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 
@@ -125,6 +128,8 @@ class UnitResult:
     reused: bool = False
     still: int = 0
     adopted: bool = False
+    alike: bool = False
+    evidence: str | None = None
     sought: bool = True
     inputs: Mapping[str, str] | None = None
     warnings: tuple[str, ...] = ()

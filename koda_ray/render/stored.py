@@ -51,7 +51,7 @@ async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitRes
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
         data["reused"] = True
-        data["adopted"] = False
+        data["adopted"] = data["alike"] = False
         unit = UnitResult(**data)
         stored = await storage.look(unit_key(user_id, key))
         if now() - stored.at > TOUCH_AFTER:

@@ -208,6 +208,78 @@ async def test_a_worker_draws_on_a_canvas_of_the_page(browser: Browser) -> None:
     assert seen == pytest.approx([10 * frame for frame in range(8)], abs=1)
 
 
+_DRAWN = """
+const context = (canvas, kind) => canvas.getContext(kind);
+const draw = {
+  kept: (c) => { const g = context(c, "2d"); let at = 0; return () => { g.fillRect(4 * at++, 0, 4, 16); }; },
+  gl: (c) => { const gl = context(c, "webgl"); gl.enable(gl.SCISSOR_TEST); let at = 0; return () => {
+    gl.scissor(4 * at++, 0, 4, 16); gl.clearColor(1, 1, 1, 1); gl.clear(gl.COLOR_BUFFER_BIT); }; },
+  still: (c) => { context(c, "2d").fillRect(0, 0, 8, 16); return () => {}; },
+  grown: (c) => { const g = context(c, "2d"); return () => { c.width += 4; g.fillRect(0, 0, c.width, 16); }; },
+  bitmaps: (c) => {
+    const r = context(c, "bitmaprenderer"), o = new OffscreenCanvas(16, 16), g = o.getContext("2d"); let at = 0;
+    return () => { g.fillRect(4 * at++, 0, 4, 16); r.transferFromImageBitmap(o.transferToImageBitmap()); };
+  },
+};
+const run = ({ name, canvas }) => {
+  const next = draw[name](canvas);
+  requestAnimationFrame(function frame() { next(); requestAnimationFrame(frame); });
+};
+"""
+
+
+async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_frame(browser: Browser) -> None:
+    worker = f"""{_DRAWN} const inner = new Worker("inner.js");
+    onmessage = ({{ data }}) => {{
+      if (data.port) {{ data.port.onmessage = (e) => run(e.data); return; }}
+      if (data.name === "kept") inner.postMessage(data, [data.canvas]); else run(data);
+    }};"""
+    html = f"""{STYLE}<style>canvas {{ float: left }}</style><body><script>{_DRAWN}
+    const w = new Worker("w.js"), {{ port1, port2 }} = new MessageChannel(), seen = {{}};
+    w.postMessage({{ port: port2 }}, [port2]);
+    for (const name of ["kept", "gl", "still", "grown", "bitmaps", "here"]) {{
+      const element = seen[name] = document.body.appendChild(document.createElement("canvas"));
+      Object.assign(element, {{ width: name === "grown" ? 4 : 16, height: 16 }});
+      const canvas = element.transferControlToOffscreen();
+      if (name === "here") run({{ name: "kept", canvas }});
+      else (name === "still" ? port1 : w).postMessage({{ name, canvas }}, [canvas]);
+    }}
+    const refused = (run) => {{ try {{ run(); return ""; }} catch (error) {{ return error.name; }} }};
+    const copy = document.createElement("canvas").getContext("2d", {{ willReadFrequently: true }});
+    const columns = (canvas) => {{
+      copy.clearRect(0, 0, 64, 64); copy.drawImage(canvas, 0, 0);
+      const found = [];
+      for (let x = 0; x < canvas.width; x += 4) found.push(copy.getImageData(x + 1, 8, 1, 1).data[3] ? 1 : 0);
+      return found.join("");
+    }};
+    </script>"""
+    page = await opened(browser, html, **{"w.js": worker, "inner.js": f"{_DRAWN} onmessage = (e) => run(e.data);"})
+    said: list[dict[str, str]] = []
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await page.picture()
+        said.append(await value(page, "Object.fromEntries(Object.entries(seen).map(([n, c]) => [n, columns(c)]))"))
+    assert said == [
+        {"kept": "1000", "gl": "1000", "still": "1100", "grown": "11", "bitmaps": "1000", "here": "1000"},
+        {"kept": "1100", "gl": "0100", "still": "1100", "grown": "111", "bitmaps": "0100", "here": "1100"},
+        {"kept": "1110", "gl": "0010", "still": "1100", "grown": "1111", "bitmaps": "0010", "here": "1110"},
+    ]
+    refused = "[() => c.getContext('2d'), () => { c.width = 5; }, () => c.transferControlToOffscreen()].map(refused)"
+    assert await value(page, f"((c) => {refused})(seen.kept)") == ["InvalidStateError"] * 3
+
+
+async def test_a_canvas_that_a_worker_leaves_alone_is_no_change(browser: Browser) -> None:
+    worker = 'onmessage = ({ data }) => { data.getContext("2d").fillRect(0, 0, 64, 48); };'
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);</script>"""
+    page = await opened(browser, html, **{"w.js": worker})
+    pictures: list[bytes] = []
+    for frame in range(4):
+        await page.go(frame, FPS)
+        pictures.append(await page.picture())
+    assert all(picture is pictures[0] for picture in pictures)
+
+
 async def test_a_worker_that_fails_is_told(browser: Browser) -> None:
     html = '<!doctype html><script>const w = new Worker("w.js"); setTimeout(() => w.postMessage(1), 100);</script>'
     page = await opened(browser, html, **{"w.js": "onmessage = () => { undefinedFunction(); };"})

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
-__all__ = ["Moved", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
+__all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
-_PAGE = ("world.js", "core.js", "media.js", "canvas.js", "fonts.js", "films.js", "pictures.js", "scroll.js", "page.js")
-_WORKER = ("core.js", "worker.js")
+_PAGE = (
+    *("world.js", "witness.js", "core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js", "films.js"),
+    *("pictures.js", "scroll.js", "page.js"),
+)
+_WORKER = ("core.js", "canvas.js", "offscreen.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
 _KEPT = (
     "const { Promise, Map, WeakMap, WeakRef, WeakSet, Set, Number, String, Object, Reflect, Math, URL, Blob, "
@@ -17,6 +21,10 @@ _KEPT = (
     "DOMParser, XMLSerializer } "
     "= globalThis;\n"
 )
+
+
+Witness = Literal["drawn", "dry"]
+"""Whether what is noted is drawn as well."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +35,16 @@ class Moved:
     pictures: bool = False
 
 
-def page_clock(seed: int, props: str, moved: Moved | None = None) -> str:
+def page_clock(seed: int, props: str, moved: Moved | None = None, *, witness: Witness | None = None) -> str:
     """Return the script that runs in a page, and in each frame of it, before any other.
 
     Args:
         seed: Of its random numbers.
         props: JSON that the page finds as ``window.__kodaProps``.
         moved: Which pictures it moves.
+        witness: How it is noted what frames are drawn from (`koda_ray.render.alike`); it is not where this is None.
     """
-    return _page(seed, moved, alone=False).replace("__PROPS__", props)
+    return _page(seed, moved, alone=False, witness=witness).replace("__PROPS__", props)
 
 
 def unscripted_clock(seed: int, moved: Moved | None = None) -> str:
@@ -62,10 +71,11 @@ def clock_text() -> str:
     return _source(_PAGE) + _source(_WORKER)
 
 
-def _page(seed: int, moved: Moved | None, *, alone: bool) -> str:
+def _page(seed: int, moved: Moved | None, *, alone: bool, witness: Witness | None = None) -> str:
     source = _source(_PAGE).replace("__SEED__", str(seed))
     drawings, pictures = (moved.drawings, moved.pictures) if moved else (False, False)
-    for name, value in {"__ALONE__": alone, "__DRAWINGS__": drawings, "__PICTURES__": pictures}.items():
+    said = {"__ALONE__": alone, "__DRAWINGS__": drawings, "__PICTURES__": pictures}
+    for name, value in {**said, "__WITNESS__": witness is not None, "__DRY__": witness == "dry"}.items():
         source = source.replace(name, str(value).lower())
     return source
 

@@ -84,18 +84,23 @@ const kodaCanvas = (() => {
     prototype.getSupportedExtensions = function getSupportedExtensions() { return (native.getSupportedExtensions(this) || []).filter((name) => name !== LATER); };
   }
 
-  const { getContext } = HTMLCanvasElement.prototype;
   const met = new WeakSet();
-  HTMLCanvasElement.prototype.getContext = function (kind, ...given) {
+  // A canvas's context, by the getContext that it is given with; one of WebGL so that its buffer is kept.
+  const contextOf = (getContext, canvas, [kind, ...given]) => {
     const asked = given[0] ?? {};
-    if (!/^(experimental-webgl|webgl2?)$/.test(String(kind)) || typeof asked !== "object") return Reflect.apply(getContext, this, [kind, ...given]);
+    if (!/^(experimental-webgl|webgl2?)$/.test(String(kind)) || typeof asked !== "object") return Reflect.apply(getContext, canvas, [kind, ...given]);
     const keeps = !!asked.preserveDrawingBuffer;
-    const gl = Reflect.apply(getContext, this, [kind, Object.create(asked, { preserveDrawingBuffer: { value: true } })]);
+    const gl = Reflect.apply(getContext, canvas, [kind, Object.create(asked, { preserveDrawingBuffer: { value: true } })]);
     if (!gl || met.has(gl)) return gl;
     met.add(gl);
     const { alpha, depth, stencil } = gl.getContextAttributes() ?? {};
     if (!keeps) kept.set(gl, { frame, all: COLOR | (depth ? DEPTH : 0) | (stencil ? STENCIL : 0), alpha });
     return gl;
   };
-  return { next: () => { frame += 1; } };
+  if (globalThis.HTMLCanvasElement) {
+    const { getContext } = HTMLCanvasElement.prototype;
+    HTMLCanvasElement.prototype.getContext = function (...given) { return contextOf(getContext, this, given); };
+  }
+  const isDrawn = (gl) => (kept.get(gl)?.frame ?? frame) === frame; // as far as one can tell
+  return { contextOf, isDrawn, next: () => { frame += 1; } };
 })();

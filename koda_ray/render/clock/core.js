@@ -243,7 +243,7 @@ const kodaClock = (scope, SEED) => {
         super(reachable(url, options), options);
         const line = this.#line = { name: `worker ${url}`, base: now, answer: null };
         line.ask = (order) => new Promise((resolve) => {
-          line.answer = () => { line.answer = null; resolve(); };
+          line.answer = (said) => { line.answer = null; resolve(said); };
           postMessage.call(this, { [MARK]: order });
         });
         workers.add(line);
@@ -251,7 +251,7 @@ const kodaClock = (scope, SEED) => {
           if (!event.data || !event.data[MARK]) { talks += 1; return; }
           event.stopImmediatePropagation();
           if (event.data[MARK] === "end") this.#end();
-          if (line.answer) line.answer();
+          if (line.answer) line.answer(event.data);
         });
         listen.call(this, "error", (event) => { if (!(event instanceof ErrorEvent)) this.#end(); }); // it never loaded
       }
@@ -273,6 +273,12 @@ const kodaClock = (scope, SEED) => {
       await settle();
       if (talks === before) break;
     }
+  };
+
+  const askWorkers = async (order) => { // those that end meanwhile say nothing
+    const said = [];
+    for (const line of [...workers]) said.push(await line.ask(order));
+    return said.filter(Boolean);
   };
 
   // ---- moving ---------------------------------------------------------------------------------------------------
@@ -308,7 +314,7 @@ const kodaClock = (scope, SEED) => {
     await moveWorkers("begin");
   };
   return {
-    MARK, BASE, native, define, call, measure, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin,
+    MARK, BASE, native, define, call, measure, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin, askWorkers,
     now: () => now, onPass: (run) => { passes = run; }, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
   };
 };

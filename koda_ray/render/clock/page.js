@@ -79,7 +79,7 @@
     watcher.takeRecords();
   };
   const media = kodaMedia(clock, roots), pictures = kodaPictures(clock, native, roots, quietly);
-  const scrolling = kodaScroll(clock, quietly);
+  const scrolling = kodaScroll(clock, quietly), offscreen = kodaOffscreen(clock);
 
   // ---- animations -----------------------------------------------------------------------------------------------
   const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
@@ -167,7 +167,7 @@
       for (const svg of root.querySelectorAll("svg")) {
         if (svg.ownerSVGElement || !svg.pauseAnimations) continue;
         svg.pauseAnimations();
-        svg.setCurrentTime(single(now / 1000));
+        kodaWitness.ours(() => svg.setCurrentTime(single(now / 1000)));
       }
     }
   };
@@ -428,6 +428,7 @@
     const number = (value) => (Number.isFinite(value) ? value : null);
     const size = koda.size || {};
     const aside = held.size > 0 || frames().length > 0;
+    kodaWitness.begin(!!contract);
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 
@@ -450,6 +451,7 @@
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
   const frame = async (ms) => {
+    kodaWitness.next();
     kodaCanvas.next();
     await pictures.prepare(ms);
     await clock.moveTimers(ms);
@@ -472,16 +474,18 @@
       await clock.settle(); // what they say to the page, and the page to them
       if (heard === before && !waits()) break;
     }
+    await offscreen.place();
     sharpen();
     syncAnimations();
     media.place();
     const names = coming(); // before: what arrives meanwhile has not been placed
     if (waits()) names.push("the page of an iframe"); // it came in the last round
     await pictures.place();
+    kodaWitness.shown();
     return names.length ? names : coming();
   };
   const api = {
-    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming,
+    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming, witness: kodaWitness.said,
     painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
       const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
       const over = (there) => { native.clearInterval(timer); resolve(there); };
@@ -489,6 +493,7 @@
     }),
   };
   Object.defineProperty(window, "__kodaRender", { value: Object.freeze(api), enumerable: false });
+  kodaWitness.arm();
 
   // ---- a frame that the page around it may not look into --------------------------------------------------------
   const isReached = () => { // by that page

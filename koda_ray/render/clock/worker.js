@@ -2,6 +2,7 @@
 ((clock) => {
   const postMessage = self.postMessage.bind(self);
   const fetch = self.fetch.bind(self), importScripts = self.importScripts.bind(self);
+  const offscreen = kodaOffscreen(clock);
   let last = Promise.resolve(), requests = 0;
   const whole = (url) => (typeof url === "string" && self[clock.BASE] ? String(new URL(url, self[clock.BASE])) : url);
   self.fetch = (url, ...rest) => {
@@ -11,7 +12,13 @@
   self.importScripts = (...urls) => importScripts(...urls.map(whole));
   const close = self.close.bind(self);
   self.close = () => { postMessage({ [clock.MARK]: "end" }); close(); };
+  const show = async () => {
+    const shown = await offscreen.show();
+    kodaCanvas.next();
+    postMessage({ [clock.MARK]: true, shown }, shown.map(([, bitmap]) => bitmap));
+  };
   const obey = async ({ kind, at }) => {
+    if (kind === "show") return show();
     if (kind === "begin") await clock.begin();
     else if (kind === "tick") await clock.tick();
     else if (kind === "frame") await clock.move(at);
