@@ -89,6 +89,7 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
         async with looking(browser, address) as guest:
             await expect(guest.get_by_role("heading", name="A red ball")).to_be_visible()
             await expect(guest).to_have_title("A red ball · koda")
+            await expect(guest.get_by_role("list", name="Scenes").get_by_role("button")).to_have_count(3)
             video = guest.get_by_label("A red ball", exact=True)
             assert await video.evaluate(WIDE) == 64
             await guest.keyboard.press("ArrowRight")

@@ -3,6 +3,7 @@ import { ask, type Schemas } from '../api/client';
 import { type PageSource, playerOf, previewOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
 import { wantsRest } from '../api/motion';
+import type { Stretch } from '../api/scenes';
 import { frameOf } from '../api/still';
 import { Button } from './button';
 import { Said } from './said';
@@ -12,12 +13,10 @@ const UNSEEN_MS = 60_000;
 const UNATTENDED_MS = 30 * 60_000;
 const SIGNS = ['pointermove', 'pointerdown', 'wheel', 'keydown', 'touchmove'] as const;
 
-type Scenes = Schemas['Plan']['scenes'];
-
 interface Shown {
   name: string;
   wide: number;
-  scenes: Scenes;
+  scenes: readonly Stretch[];
   tools: ReactNode;
   /** Called where somebody leaves it, and where nobody is at it any more. */
   leave: (isAlone?: boolean) => void;

@@ -131,7 +131,7 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
             name={fileName(name)}
             duration={duration ?? 0}
             fps={fps}
-            scenes={[]}
+            scenes={video.scenes ?? []}
             wide={wide}
             gone={() => void client.invalidateQueries({ queryKey: ['shared', token] })}
             reel={reel}
