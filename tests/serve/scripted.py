@@ -82,6 +82,8 @@ class ScriptedDirectory:
     asks: bool = True
     most_awake: int | None = None
     most_video_s: float | None = None
+    shown_s: float = 5.0
+    """How long a preview is, as sessions have it."""
     fork_quota: SessionQuota | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
@@ -379,7 +381,7 @@ class ScriptedDirectory:
             video_url=url,
             job_id=job_id,
             bundle=self.bundle,
-            duration=5.0,
+            duration=self.shown_s,
             checkpoint_id=None if saved is None else saved.id,
         )
         await self.move(row.id, seen, commands.Previewed(preview))
