@@ -264,7 +264,11 @@ class ScriptedDirectory:
         if not isinstance(order, commands.Approve | commands.Refuse):
             return []
         status = "approved" if isinstance(order, commands.Approve) else "rejected"
-        answer: dict[str, JsonValue] = {} if isinstance(order, commands.Approve) else {"reason": order.reason}
+        answer: dict[str, JsonValue]
+        if isinstance(order, commands.Approve):
+            answer = {} if order.arguments is None else {"approved": order.arguments, "edited": True}
+        else:
+            answer = {"reason": order.reason}
         return [
             replace(waits, status=status, answer=answer, resolved_at=now())
             for waits in await self.store.approvals(session_id, pending=True)
