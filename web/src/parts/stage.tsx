@@ -253,7 +253,7 @@ function Switch({ plays, title, toggle, back = 'Back to the video' }: { plays: b
       onClick={toggle}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
-      <span className="@max-[52rem]:sr-only">{plays ? back : 'See it live'}</span>
+      <span className={plays ? '@max-[60rem]:sr-only' : '@max-[52rem]:sr-only'}>{plays ? back : 'See it live'}</span>
     </button>
   );
 }

@@ -1,5 +1,5 @@
 import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellipsis, Pause, Play, Repeat, X } from 'lucide-react';
-import { type FormEvent, Fragment, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useId, useRef, useState } from 'react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useId, useRef, useState } from 'react';
 import { beginning, type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
 import { KeepsPlace, onGoing, putPlace, rangeOf, readPlace } from '../api/place';
 import { sceneBeside, type Stretch } from '../api/scenes';
@@ -138,14 +138,14 @@ export function Transport({ moved, scenes, others, begun, toggler, ranged, marks
         looked={looked}
       />
       {others ? (
-        <div className="grid grid-cols-[auto_minmax(0,1fr)] items-center gap-x-2 gap-y-1">
+        <div className="space-y-1">
           {([['A', scenes], ['B', others]] as const).map(([name, each]) => (
-            <Fragment key={name}>
-              <span aria-hidden className="text-xs text-muted">
+            <div key={name} className="relative">
+              <span aria-hidden className="absolute top-1/2 right-full mr-1 -translate-y-1/2 text-xs text-muted">
                 {name}
               </span>
               <Scenes name={`Scenes of ${name}`} scenes={each} time={time} seek={(to) => go(firstFrame(to, fps))} />
-            </Fragment>
+            </div>
           ))}
         </div>
       ) : (
