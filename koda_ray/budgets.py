@@ -11,7 +11,18 @@ from dataclasses import dataclass, fields
 from koda_ray.errors import BudgetExceeded
 from koda_ray.types import Budget, Resource
 
-__all__ = ["RESOURCES", "STORED", "WARN_AT", "Amounts", "Exceeded", "left_of", "limits_of", "shown", "with_limit"]
+__all__ = [
+    "RESOURCES",
+    "STORED",
+    "WARN_AT",
+    "Amounts",
+    "Exceeded",
+    "left_of",
+    "limit_name",
+    "limits_of",
+    "shown",
+    "with_limit",
+]
 
 RESOURCES: tuple[Resource, ...] = ("tokens", "cost", "sandbox", "render")
 """What work uses up, and budgets limit; what is stored is there until it is deleted."""
@@ -138,6 +149,11 @@ def limits_of(budget: Budget) -> dict[Resource, int]:
         if (limit := getattr(budget, name)) is not None:
             found[resource] = round(min(limit * scale, _BOUNDLESS))
     return found
+
+
+def limit_name(resource: Resource) -> str:
+    """Return what a budget calls the limit of a resource."""
+    return _BUDGET[resource][0]
 
 
 def with_limit(budget: Budget, resource: Resource, limit: int) -> Budget:

@@ -202,7 +202,10 @@ class PutBack:
 
 @dataclass(frozen=True)
 class Allow:
-    """Set how much may be used in all; work that waits for more goes on where this is more."""
+    """Set how much may be used in all; work that waits for more goes on where this is more.
+
+    A limit that ``budget`` says is None is taken away; one of which it says nothing stays.
+    """
 
     budget: Budget
 

@@ -141,6 +141,8 @@ async def test_what_was_used_is_shown_with_its_limits_and_limits_are_set(
     assert (await shell("budget", made, "--cost-usd", "-1")).status == Exit.USAGE
     assert (await shell("budget", made, "--cost-usd", "3", "--tokens", "900")).status == 0
     assert (await client.session(made)).state.budget == Budget(cost_usd=3, tokens=900)
+    assert (await shell("budget", made, "--tokens", "none")).status == 0
+    assert (await client.session(made)).state.budget == Budget(cost_usd=3)
 
 
 async def test_keys_are_made_listed_and_revoked(koda: World, shell: Shell) -> None:

@@ -577,5 +577,10 @@ def test_a_pause_asks_and_an_answer_goes_back_to_where_it_was(owes: str) -> None
     assert (
         allowed.budget == Budget(cost_usd=7, tokens=9) and walk(monthly, Allow(Budget(cost_usd=9))).paused is not None
     )
+    without = walk(allowed, Allow(Budget(tokens=None)))
+    assert without.budget == Budget(cost_usd=7), "a limit that is said to be none is taken away"
+    assert walk(paused, Allow(Budget(tokens=None))).paused is not None
+    unlimited = walk(paused, Allow(Budget(cost_usd=None)))
+    assert unlimited.budget == Budget() and unlimited.model_copy(update={"budget": None}) == before
     failed = walk(paused, Fail(message="gone", code="X"))
     assert failed.error is not None and failed.error.owes == owes and walk(failed, Retry()) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -12,6 +13,10 @@ from koda_ray.cli.options import Json, Server, Session, checked, run, tell
 __all__ = ["app"]
 
 app = typer.Typer()
+
+
+def _limit(text: str) -> float:
+    return math.inf if text == "none" else float(text)
 
 
 @app.command()
@@ -55,13 +60,24 @@ def usage(
 @app.command()
 def budget(
     session: Session,
-    tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens of models, in all.")] = None,
-    cost_usd: Annotated[float | None, typer.Option(metavar="USD", help="Dollars for models, in all.")] = None,
-    sandbox_minutes: Annotated[float | None, typer.Option(metavar="MIN", help="Minutes of sandbox, in all.")] = None,
-    render_minutes: Annotated[float | None, typer.Option(metavar="MIN", help="Minutes of rendering, in all.")] = None,
+    tokens: Annotated[
+        float | None, typer.Option(parser=_limit, metavar="N|none", help="Tokens of models, in all.")
+    ] = None,
+    cost_usd: Annotated[
+        float | None, typer.Option(parser=_limit, metavar="USD|none", help="Dollars for models, in all.")
+    ] = None,
+    sandbox_minutes: Annotated[
+        float | None, typer.Option(parser=_limit, metavar="MIN|none", help="Minutes of sandbox, in all.")
+    ] = None,
+    render_minutes: Annotated[
+        float | None, typer.Option(parser=_limit, metavar="MIN|none", help="Minutes of rendering, in all.")
+    ] = None,
     server: Server = None,
 ) -> None:
-    """Set a session's limits: what may be used in all. One that waits because of a limit goes on when it is raised."""
+    """Set a session's limits: what may be used in all. One that waits because of a limit goes on when it is raised.
+
+    A limit that is said to be none is taken away; then the server's own holds, if it has one.
+    """
     from koda_ray.types import Budget
 
     given = {
@@ -70,7 +86,7 @@ def budget(
         "sandbox_minutes": sandbox_minutes,
         "render_minutes": render_minutes,
     }
-    named = {name: value for name, value in given.items() if value is not None}
+    named = {name: None if value == math.inf else value for name, value in given.items() if value is not None}
     if not named:
         raise typer.BadParameter("name at least one limit", param_hint="--cost-usd")
     limits = checked(Budget, named)

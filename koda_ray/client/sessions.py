@@ -377,8 +377,15 @@ class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxe
         return await self._get(path, VersionDiff, params={} if against is None else {"against": against})
 
     async def budget(self, session_id: str, budget: Budget, *, key: str | None = None) -> CommandAccepted:
-        """Set how much the session may use in all; one that waits for more goes on."""
-        return await self._command(session_id, "budget", budget, key)
+        """Set how much the session may use in all; one that waits for more goes on.
+
+        A limit that is given as None is taken away: the server's own holds. What is not given stays.
+        """
+        sent = budget.model_dump(mode="json", exclude_unset=True)
+        headers = {"Idempotency-Key": key or new_id("cmd")}
+        return parse(
+            CommandAccepted, await self._send("POST", f"{_session(session_id)}/budget", json=sent, headers=headers)
+        )
 
     # what was used
 

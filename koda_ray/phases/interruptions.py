@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from koda_ray.budgets import limits_of, with_limit
+from koda_ray.budgets import limit_name, limits_of, with_limit
 from koda_ray.commands import (
     Allow,
     Answer,
@@ -136,15 +136,16 @@ def answer_budget(state: NodeState, paused: Paused, command: Answer, at: datetim
 
 def allow(state: NodeState, command: Allow, at: datetime) -> Transition:
     """Set a budget, and go on where it answers the question about it."""
-    budget = command.budget.over(state.budget or Budget())
+    said = command.budget.model_fields_set
+    budget = (state.budget or Budget()).model_copy(update={name: getattr(command.budget, name) for name in said})
     new = state.model_copy(update={"budget": budget})
     paused = state.paused
     if paused is None or paused.account != state.session_id:
         return new, ()
     limit = limits_of(command.budget).get(paused.resource)
-    if limit is None or limit <= paused.limit:
+    if limit_name(paused.resource) not in said or (limit is not None and limit <= paused.limit):
         return new, ()
-    answer: JsonValue = cast("JsonValue", command.budget.model_dump(mode="json", by_alias=True, exclude_none=True))
+    answer: JsonValue = cast("JsonValue", command.budget.model_dump(mode="json", by_alias=True, exclude_unset=True))
     change = ApprovalChange("question", "approved", (("optionId", "more"), ("budget", answer)))
     return _unpaused(new, paused), (change,)
 

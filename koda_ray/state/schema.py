@@ -71,7 +71,7 @@ __all__ = [
     "versions",
 ]
 
-SCHEMA_VERSION = "0020"
+SCHEMA_VERSION = "0021"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -309,6 +309,7 @@ versions = Table(
     Column("asked", Words, nullable=False),
     Column("changes", Integer, nullable=False),
     Column("duration_s", Float, nullable=False),
+    Column("scenes", Json, nullable=False, server_default=text("'[]'")),
     Column("note", Words, nullable=False),
     Column("starred", Boolean, nullable=False),
     Column("created_at", Utc, nullable=False),

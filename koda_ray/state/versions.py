@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from koda_ray.events import NewEvent
 from koda_ray.state.records import CheckpointRecord
 from koda_ray.types import NodeState, Preview, new_id
@@ -39,8 +41,9 @@ class VersionRecord:
     """A preview that was shown.
 
     ``number`` counts a session's from 1, ``job_id`` made its video and ``final_job_id`` its newest final one, ``asked``
-    is what was asked for since the one before, ``changes`` how many changes had been asked for by then; ``rev`` and
-    ``seq`` are its commit's, ``live`` is whether it counts now.
+    is what was asked for since the one before, ``changes`` how many changes had been asked for by then, ``scenes`` what
+    was planned (number, title and duration of each); ``rev`` and ``seq`` are its commit's, ``live`` is whether it
+    counts now.
     """
 
     id: str
@@ -54,6 +57,7 @@ class VersionRecord:
     asked: str
     changes: int
     duration_s: float
+    scenes: list[JsonValue] = field(default_factory=list[JsonValue])
     note: str = ""
     starred: bool = False
     created_at: datetime
@@ -108,6 +112,7 @@ def version_of(state: NodeState, preview: Preview, position: VersionPosition) ->
         asked=_asked(state, position),
         changes=state.feedback_seen,
         duration_s=preview.duration,
+        scenes=_scenes(state),
         created_at=position.at,
         rev=position.rev,
         seq=position.seq,
@@ -119,6 +124,11 @@ def _asked(state: NodeState, position: VersionPosition) -> str:
     if not told:
         return _cut(state.prompt)
     return _cut("\n".join(told[position.changes_before :] or told[-1:]))
+
+
+def _scenes(state: NodeState) -> list[JsonValue]:
+    planned = () if state.plan is None else state.plan.scenes
+    return [{"number": each.number, "title": each.title, "duration": each.duration} for each in planned]
 
 
 def _cut(text: str) -> str:

@@ -121,6 +121,7 @@ from koda_ray.wire.versions import (
     LabelVersion,
     VersionDiff,
     VersionPage,
+    VersionScene,
     VersionView,
 )
 
@@ -232,6 +233,7 @@ __all__ = [
     "UserUsage",
     "VersionDiff",
     "VersionPage",
+    "VersionScene",
     "VersionView",
     "WhoseTurn",
 ]

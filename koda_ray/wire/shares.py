@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 
 from koda_ray.types import Model
 from koda_ray.wire.fields import Id
+from koda_ray.wire.versions import VersionScene
 
 __all__ = [
     "MAX_COMMENTS",
@@ -103,7 +104,7 @@ class SharedVideo(Model):
     """What who has a link sees: ``duration`` in seconds, ``width`` and ``height`` in pixels.
 
     ``format`` is what it was rendered to; ``title`` is what its owner gave the session, or null; ``comments`` says
-    whether one may comment.
+    whether one may comment, ``scenes`` what was planned for it: their titles and how long they are, no more.
     """
 
     title: str | None
@@ -112,6 +113,7 @@ class SharedVideo(Model):
     height: int | None
     fps: float | None
     format: str | None = None
+    scenes: tuple[VersionScene, ...] = ()
     video_url: str
     thumbnail_url: str
     comments: bool

@@ -18,19 +18,28 @@ __all__ = [
     "LabelVersion",
     "VersionDiff",
     "VersionPage",
+    "VersionScene",
     "VersionView",
 ]
 
 MAX_VERSION_NOTE_CHARS = 500
 
 
+class VersionScene(Model):
+    """A scene as it was planned when a version was made; ``duration`` in seconds."""
+
+    number: int
+    title: str
+    duration: float
+
+
 class VersionView(Model):
     """A preview that was shown; its ``id`` is a point to go back to, or to fork at.
 
     ``number`` counts the session's versions from 1, ``asked`` is what was asked for since the one before, ``duration``
-    is in seconds. ``bundle`` and ``checkpoint_id`` are its built page and its files, ``final_url`` is the final video
-    made of it, as long as that is there. ``current`` says that the session shows it now, ``undone`` that the session
-    was put back to before it.
+    is in seconds, ``scenes`` are what was planned for it. ``bundle`` and ``checkpoint_id`` are its built page and its
+    files, ``final_url`` is the final video made of it, as long as that is there. ``current`` says that the session
+    shows it now, ``undone`` that the session was put back to before it.
     """
 
     id: str
@@ -48,6 +57,7 @@ class VersionView(Model):
     current: bool
     undone: bool
     created_at: datetime
+    scenes: tuple[VersionScene, ...] = ()
 
 
 class VersionPage(Model):
@@ -93,8 +103,8 @@ class ComparedSide(Model):
     """One of two versions that are compared: its session's ``title`` and ``take``, its ``number`` there, its video.
 
     ``duration`` is in seconds, ``width`` and ``height`` as planned, in pixels; ``current`` says that its session shows
-    it now. ``job_id`` made the video: the version's preview, or a ``final`` of it in ``format``; of an older
-    server all of that is left out.
+    it now. ``job_id`` made the video: the version's preview, or a ``final`` of it in ``format``; ``scenes`` are the
+    version's. Of an older server all of that is left out.
     """
 
     session_id: str
@@ -114,6 +124,7 @@ class ComparedSide(Model):
     kind: Literal["preview", "final"] = "preview"
     format: str | None = None
     transparent: bool = False
+    scenes: tuple[VersionScene, ...] = ()
 
 
 class ComparedView(Model):

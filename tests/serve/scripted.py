@@ -82,6 +82,8 @@ class ScriptedDirectory:
     asks: bool = True
     most_awake: int | None = None
     most_video_s: float | None = None
+    shown_s: float = 5.0
+    """How long a preview is, as sessions have it."""
     fork_quota: SessionQuota | None = None
     fails: dict[str, str] = field(default_factory=dict)
     pace_s: float = 0.0
@@ -262,7 +264,11 @@ class ScriptedDirectory:
         if not isinstance(order, commands.Approve | commands.Refuse):
             return []
         status = "approved" if isinstance(order, commands.Approve) else "rejected"
-        answer: dict[str, JsonValue] = {} if isinstance(order, commands.Approve) else {"reason": order.reason}
+        answer: dict[str, JsonValue]
+        if isinstance(order, commands.Approve):
+            answer = {} if order.arguments is None else {"approved": order.arguments, "edited": True}
+        else:
+            answer = {"reason": order.reason}
         return [
             replace(waits, status=status, answer=answer, resolved_at=now())
             for waits in await self.store.approvals(session_id, pending=True)
@@ -379,7 +385,7 @@ class ScriptedDirectory:
             video_url=url,
             job_id=job_id,
             bundle=self.bundle,
-            duration=5.0,
+            duration=self.shown_s,
             checkpoint_id=None if saved is None else saved.id,
         )
         await self.move(row.id, seen, commands.Previewed(preview))

@@ -69,6 +69,7 @@ async def test_both_sides_are_told_with_what_they_have_in_common(koda: World, cl
     session_id = await with_versions(koda, client, "red")
     second, first = (await client.versions(session_id)).versions
     pair = await client.compare(session_id, first.id, second.id)
+    assert [each.title for each in pair.a.scenes] == ["Drop in", "Bounce", "Rest"]
     assert (pair.a.version_id, pair.b.version_id) == (first.id, second.id)
     assert (pair.a.number, pair.b.number, pair.a.current, pair.b.current) == (1, 2, False, True)
     assert (pair.b.asked, pair.b.video_url) == ("red", second.video_url)

@@ -81,6 +81,11 @@ async def test_who_has_a_link_sees_the_video_and_nothing_else(
         "height": 1080,
         "fps": 60.0,
         "format": "mp4",
+        "scenes": [
+            {"number": 1, "title": "Drop in", "duration": 1.5},
+            {"number": 2, "title": "Bounce", "duration": 2.0},
+            {"number": 3, "title": "Rest", "duration": 1.5},
+        ],
         "videoUrl": f"{at(made)}/video",
         "thumbnailUrl": f"{at(made)}/thumbnail",
         "comments": False,
@@ -110,6 +115,7 @@ async def test_a_version_is_shown_by_its_job_and_another_sessions_is_not(koda: W
     made = await client.share(session_id, job=first.job_id)
     assert made.job == first.job_id != (await client.share(session_id)).job == second.job_id
     shown = await client.shared(made.token)
+    assert shown.scenes == first.scenes and len(shown.scenes) == 3
     assert (shown.title, shown.height, shown.fps) == (None, 360, 15), "no title is made of the prompt"
     for job in (foreign, "job_none"):
         with pytest.raises(NotFound):

@@ -78,6 +78,9 @@ async def test_a_limit_that_is_raised_lets_a_session_go_on(koda: World, client: 
     assert accepted == await client.budget(session_id, Budget(cost_usd=3), key="k")
     state = (await client.session(session_id)).state
     assert state.paused is None and state.owes == "analyze" and state.budget == Budget(cost_usd=3)
+    await client.budget(session_id, Budget(tokens=9, warn_at=0.5))
+    await client.budget(session_id, Budget(cost_usd=None, warn_at=None))
+    assert (await client.session(session_id)).state.budget == Budget(tokens=9), "what is null is taken away"
     with pytest.raises(InvalidInput, match="name a limit"):
         await client.budget(session_id, Budget())
 

@@ -31,6 +31,9 @@ async def test_each_preview_is_a_version_with_a_note_and_a_star_of_its_own(koda:
     assert state.preview is not None and second.job_id == state.preview.job_id
     assert [(each.number, each.asked) for each in (first, second)] == [(1, PROMPT), (2, "make the ball red")]
     assert (first.current, second.current, first.undone, second.undone) == (False, True, False, False)
+    assert state.plan is not None
+    planned = [(each.number, each.title, each.duration) for each in state.plan.scenes]
+    assert [(each.number, each.title, each.duration) for each in first.scenes] == planned
     assert second.video_url == f"/v1/sessions/{session_id}/video?job={second.job_id}" and second.final_url is None
     seq, activations = (await client.session(session_id)).seq, koda.directory.activations
     starred = await client.label_version(session_id, first.id, starred=True)

@@ -241,6 +241,7 @@ async def test_previews_that_were_shown_before_are_versions_and_can_be_gone_to(s
     assert [(each.number, each.job_id, each.asked, each.bundle) for each in found] == [
         (each.number, each.job_id, each.asked, each.bundle) for each in (second, first)
     ]
+    assert [each.scenes for each in found] == [second.scenes, first.scenes], "of the states that were kept"
     await store.rewind(mine.id, mine.epoch, found[1].id, back)
     assert [each.live for each in await store.versions(mine.id, limit=9)] == [False, True]
     await store.rewind(mine.id, mine.epoch, found[0].id, back)

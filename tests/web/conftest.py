@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ expect.set_options(timeout=60_000)
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
         program = find_browser(Settings().chromium_path).path
-        found = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
+        silent = {**os.environ, "PULSE_RUNTIME_PATH": os.devnull}  # no sound server, nor a folder for one
+        found = await driver.chromium.launch(executable_path=str(program), args=["--no-sandbox"], env=silent)
         try:
             yield found
         finally:

@@ -27,6 +27,23 @@ pytestmark = [
 ]
 
 FPS = 60
+SOUNDS = """() => {
+    const made = AudioContext.prototype.createGain;
+    AudioContext.prototype.createGain = function () {
+        return (window.volume = made.call(this));
+    };
+    const sounding = (muted) => {
+        const each = new Audio(); // which stands nowhere in the document
+        each.muted = muted;
+        each.play().catch(() => {});
+        return each;
+    };
+    [window.loud, window.quiet] = [sounding(false), sounding(true)];
+    const context = new AudioContext();
+    window.tone = new OscillatorNode(context);
+    window.tone.connect(context.destination);
+}"""
+HEARD = "[!window.loud.muted, !window.quiet.muted, window.volume.gain.value]"
 
 
 @pytest.fixture
@@ -124,6 +141,23 @@ async def test_a_part_of_it_is_played_and_a_frame_of_it_saved(running: LiveWorld
             assert picture.size == (1920, 1080)
         before = await running.koda.store.get_session(session_id)
         assert before.state.phase == "preview"
+
+
+async def test_all_that_sounds_is_muted_and_is_heard_again_but_for_what_the_page_muted(
+    running: LiveWorld, browser: Browser
+) -> None:
+    async with looking(browser, running.koda.url) as page:
+        _, inside = await live(running.koda, page)
+        await inside.evaluate(SOUNDS)
+        assert await inside.evaluate(HEARD) == [True, False, 1]
+        await page.get_by_role("button", name="Mute").click()
+        await expect(page.get_by_role("button", name="Mute", pressed=True)).to_be_visible()
+        await inside.wait_for_function(f"({HEARD}).join() === 'false,false,0'")
+        await inside.evaluate("window.loud.muted = false")  # it has to wait
+        await inside.wait_for_function("window.loud.muted")
+        await page.get_by_role("button", name="Mute").click()
+        await inside.wait_for_function(f"({HEARD}).join() === 'true,false,1'")
+        await inside.evaluate("window.tone.disconnect(window.tone.context.destination)")  # as it was connected
 
 
 async def test_what_is_pointed_at_is_named_by_its_words_its_component_and_its_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from playwright.async_api import Browser, FilePayload, Locator, Page, Route, expect
@@ -297,6 +298,30 @@ async def test_a_call_that_waits_is_shown_and_agreed_to_by_keyboard(koda: World,
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
     assert [each.status for each in await koda.store.approvals(session_id)] == ["approved"]
+
+
+@pytest.mark.full
+async def test_a_call_that_waits_is_agreed_to_with_other_arguments(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        session_id = await asking(koda, page)
+        await page.get_by_role("button", name="Change it").click()
+        await expect(page.get_by_role("group", name="new")).to_have_text("blue \\u{202e}")  # what hides stays as it was
+        await page.get_by_label("times").fill("three")
+        await expect(page.get_by_role("alert")).to_have_text("This is no JSON.")
+        await axes.on_every_screen(page)
+        approve = page.get_by_role("button", name="Approve as changed")
+        await expect(approve).to_be_disabled()
+        await page.get_by_label("times").fill("3")
+        await expect(page.get_by_role("group", name="What it would have changed")).to_be_visible()
+        await page.get_by_role("button", name="As it was proposed").click()
+        await page.get_by_role("button", name="Change it").click()
+        await page.get_by_label("path").fill("src/Cube.tsx")
+        koda.directory.hold.clear()
+        await approve.click()
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+    proposed = cast("dict[str, JsonValue]", ASKED["proposed"])
+    answers = [each.answer for each in await koda.store.approvals(session_id) if each.kind == "tool_call"]
+    assert answers == [{"approved": {**proposed, "path": "src/Cube.tsx"}, "edited": True}]
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ from tests.serve.scripted import VIDEO
 from tests.serve.test_sessions import until
 from tests.serve.test_versions import with_versions
 from tests.serve.world import World, serving, world
-from tests.web.axes import on_every_screen
+from tests.web.axes import examine, on_every_screen
 from tests.web.looking import SHOWN, looking
 from tests.web.test_queue import tabbed_to
 from tests.web.test_versions_page import FPS, film
@@ -89,7 +89,15 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
         async with looking(browser, address) as guest:
             await expect(guest.get_by_role("heading", name="A red ball")).to_be_visible()
             await expect(guest).to_have_title("A red ball · koda")
+            await expect(guest.get_by_role("list", name="Scenes").get_by_role("button")).to_have_count(3)
             video = guest.get_by_label("A red ball", exact=True)
+            closed.deps.draining.set()
+            await guest.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            stopped = guest.get_by_role("status").filter(has_text="is being stopped, or started anew")
+            await expect(stopped).to_be_visible()
+            await examine(guest)
+            closed.deps.draining.clear()
+            await expect(stopped).to_have_count(0)
             assert await video.evaluate(WIDE) == 64
             await guest.keyboard.press("ArrowRight")
             await guest.keyboard.press("ArrowRight")

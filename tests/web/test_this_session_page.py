@@ -52,7 +52,11 @@ async def test_what_was_used_is_seen_and_limits_are_set(koda: World, browser: Br
         await dialog.get_by_role("button", name="Set them").click()
         await expect(dialog.get_by_role("alert")).to_contain_text("the budget is empty")
         await on_every_screen(page)
-    assert (await koda.store.get_session(session_id)).state.budget == Budget(tokens=1000, warn_at=0.2)
+        assert (await koda.store.get_session(session_id)).state.budget == Budget(tokens=1000, warn_at=0.2)
+        await dialog.get_by_role("spinbutton", name="Tokens").fill("")
+        await dialog.get_by_role("button", name="Set them").click()
+        await expect(dialog.get_by_role("listitem").filter(has_text="Tokens")).to_contain_text("300 · no limit")
+    assert (await koda.store.get_session(session_id)).state.budget == Budget(warn_at=0.2)
 
 
 async def test_what_agents_may_do_is_said_by_keyboard(koda: World, browser: Browser) -> None:

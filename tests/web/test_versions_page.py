@@ -14,13 +14,17 @@ import pytest
 from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
+from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_sources import Sources
 from koda_ray.serve.stored_pages import StoredPages
 from koda_ray.state.keys import thumbnail_key
+from koda_ray.types import SceneEdit
 from tests.serve.scripted import VIDEO
+from tests.serve.test_sessions import until
+from tests.serve.test_versions import with_versions
 from tests.serve.world import World, free_port, serving, world
 from tests.web import axes
 from tests.web.looking import SHOWN, begin, looking
@@ -79,6 +83,8 @@ async def test_a_version_is_looked_at_and_gone_back_to(koda: World, browser: Bro
         await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
         await expect(page.get_by_label("Version 1", exact=True)).to_be_visible()
         assert page.url.endswith("?v=1")
+        await page.get_by_role("list", name="Scenes").get_by_role("button", name="Bounce").click()
+        await expect(page.get_by_role("slider", name="Frame")).to_have_value("90")
         await page.get_by_role("button", name="Star it").click()
         await expect(page.get_by_role("button", name="Version 1, A ball, starred")).to_be_visible()
         await page.get_by_role("button", name="Go back to it").click()
@@ -231,6 +237,28 @@ async def pair(
         await page.wait_for_url("**/compare?**")
         await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
         yield koda, page, session_id
+
+
+@pytest.mark.full
+async def test_scenes_stand_below_both_and_below_each_where_they_are_others(koda: World, browser: Browser) -> None:
+    async with KodaClient(koda.url) as client:
+        one = await with_versions(koda, client, "red")
+        other = (await client.create("Another ball", style="playful")).session_id
+        await until(client, other, "plan")
+        await client.edit_plan(other, [SceneEdit(scene=2, title="Roll"), SceneEdit(scene=3)])
+        await client.accept(other)
+        await until(client, other, "preview")
+        second, first = (await client.versions(one)).versions
+    async with looking(browser, f"{koda.url}/s/{one}/compare?a={first.id}&b={second.id}") as page:
+        slider = page.get_by_role("slider", name="Frame")
+        await page.get_by_role("list", name="Scenes").get_by_role("button", name="Rest").click()
+        await expect(slider).to_have_value("210")
+        await page.goto(f"{koda.url}/s/{one}/compare?a={first.id}&b={other}")
+        await page.get_by_role("list", name="Scenes of B").get_by_role("button", name="Rest").click()
+        await expect(slider).to_have_value("120")
+        of_a = page.get_by_role("list", name="Scenes of A").get_by_role("button")
+        await expect(of_a.filter(has_text="Bounce")).to_have_attribute("aria-current", "true")
+        await axes.on_every_screen(page)
 
 
 async def lights(page: Page) -> tuple[float, float]:

@@ -280,8 +280,11 @@ async def permissions(
 
 @router.post("/budget", operation_id="setBudget", status_code=202, summary="Set how much a session may use")
 async def budget(body: Budget, row: OwnSession, user: User, key: IdempotencyKey, to: Submit) -> CommandAccepted:
-    """Set limits for all of the session, what was used included. Work that waits for more goes on."""
-    limits = body.model_dump(mode="json", exclude_none=True)
+    """Set limits for all of the session, what was used included. Work that waits for more goes on.
+
+    A limit that is null is taken away, so that the server's own holds, if it has one; what is left out stays.
+    """
+    limits = body.model_dump(mode="json", exclude_unset=True)
     if not limits:
         raise InvalidInput("the budget is empty: name a limit, such as costUsd")
     return await to(row.id, user, "budget", limits, key)

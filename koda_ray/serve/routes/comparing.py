@@ -17,6 +17,7 @@ from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.serve.comparing import ComparedVideos, Comparing
 from koda_ray.serve.context import Deps, OwnSession
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.filmed import scenes_of, version_filmed
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.media import finished_render, video_key_of
 from koda_ray.serve.views import spec_of
@@ -31,7 +32,6 @@ router = APIRouter(prefix="/v1/sessions/{session_id}/compare", tags=["versions"]
 _SESSION = "ses_"
 _JOB = "job_"
 _FPS = 60.0
-_VERSIONS = 200
 _MOST_COMPARED_S = 120.0
 """How long a final may be that is compared frame by frame."""
 _Named = Annotated[
@@ -75,6 +75,7 @@ class _Side:
             asked=self.version.asked,
             current=preview is not None and preview.job_id == self.version.job_id,
             duration=self.version.duration_s,
+            scenes=scenes_of(self.version),
             fps=self.fps,
             width=plan.width if plan is not None else None,
             height=plan.height if plan is not None else None,
@@ -133,7 +134,7 @@ async def _both(deps: ApiDeps, row: SessionRecord, asked: _Sides) -> tuple[_Side
 async def _side(deps: ApiDeps, row: SessionRecord, named: str) -> _Side:
     if named.startswith(_JOB):
         job = await finished_render(deps, row, None, named)
-        return _Side(row, await _version_of(deps, row, job), job)
+        return _Side(row, await version_filmed(deps.store, row.id, job), job)
     if not named.startswith(_SESSION):
         version = await deps.store.version(row.id, named)
         return _Side(row, version, await deps.store.get_job(version.job_id, user_id=row.user_id))
@@ -162,21 +163,3 @@ def _check_comparable(side: _Side) -> None:
             f"{_MOST_COMPARED_S:g} s: both can be played, or choose its version",
             code="NOT_COMPARED",
         )
-
-
-async def _version_of(deps: ApiDeps, row: SessionRecord, job: JobRecord) -> VersionRecord:
-    """Find the version that a job's video is of: what it was made for, else the newest that is the same page."""
-    if found := await deps.store.versions(row.id, limit=1, job_id=job.id):
-        return found[0]
-    before: int | None = None
-    same: VersionRecord | None = None
-    while page := await deps.store.versions(row.id, limit=_VERSIONS, before=before):
-        for each in page:
-            if each.final_job_id == job.id:
-                return each
-            if same is None and each.bundle == job.spec.get("bundle"):
-                same = each
-        before = page[-1].number
-    if same is not None:
-        return same
-    raise NotFound(f"render {job.id} is of no version of session {row.id}: GET .../versions lists them")

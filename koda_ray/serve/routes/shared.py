@@ -18,6 +18,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.filmed import scenes_of, version_filmed
 from koda_ray.serve.media import Representation, blob_response
 from koda_ray.serve.once import check_same_comment, comment_name
 from koda_ray.serve.problem import responses
@@ -30,7 +31,7 @@ from koda_ray.serve.views import spec_of
 from koda_ray.state.records import JobRecord, SessionRecord
 from koda_ray.state.shares import ShareComment, ShareRecord
 from koda_ray.types import now
-from koda_ray.wire import MAX_COMMENTS, MakeComment, ShareCommentView, SharedVideo
+from koda_ray.wire import MAX_COMMENTS, MakeComment, ShareCommentView, SharedVideo, VersionScene
 
 __all__ = ["MAX_COMMENT_BYTES", "LinkUse", "router"]
 
@@ -84,7 +85,7 @@ _Opened = Annotated[_Open, Depends(_opened)]
 
 
 @router.get("/{token}", operation_id="getShared", summary="See what a link shows", responses=responses(404, 429))
-async def get_shared(token: _Token, found: _Opened, response: Response) -> SharedVideo:
+async def get_shared(token: _Token, found: _Opened, deps: Deps, response: Response) -> SharedVideo:
     """Return what there is to know of the video, and where it is."""
     share, spec, base = found.share, spec_of(found.job), f"{router.prefix}/{token}"
     width, height = (None, None) if spec is None else spec.picture
@@ -96,6 +97,7 @@ async def get_shared(token: _Token, found: _Opened, response: Response) -> Share
         height=height,
         fps=None if spec is None else spec.rate,
         format=None if spec is None else spec.format,
+        scenes=await _scenes(deps, found),
         video_url=f"{base}/video",
         thumbnail_url=f"{base}/thumbnail",
         comments=share.commenting,
@@ -168,6 +170,13 @@ async def comment(body: MakeComment, found: _Opened, key: IdempotencyKey, deps: 
             raise _nothing() from None
     check_same_comment(made, said, key)
     return comment_view(made)
+
+
+async def _scenes(deps: ApiDeps, found: _Open) -> tuple[VersionScene, ...]:
+    try:
+        return scenes_of(await version_filmed(deps.store, found.session.id, found.job))
+    except NotFound:
+        return ()
 
 
 async def _sent(request: Request, deps: ApiDeps, key: str, shown: Representation) -> Response:

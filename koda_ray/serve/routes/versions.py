@@ -14,6 +14,7 @@ from fastapi import APIRouter, Path, Query, Request
 from koda_ray.serve.context import Deps, OwnSession, User, unpacking_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.differing import MOST_FILES, files_that_differ, told_apart
+from koda_ray.serve.filmed import scenes_of
 from koda_ray.serve.links import Links
 from koda_ray.serve.listing import lost_finals
 from koda_ray.serve.problem import responses
@@ -129,6 +130,7 @@ def _view(row: SessionRecord, version: VersionRecord, lost: Collection[str]) -> 
         bundle=version.bundle,
         checkpoint_id=version.checkpoint_id,
         duration=version.duration_s,
+        scenes=scenes_of(version),
         video_url=f"{base}/video?job={version.job_id}",
         thumbnail_url=f"{base}/thumbnail?job={version.job_id}",
         final_url=f"{base}/video?job={final}" if final else None,

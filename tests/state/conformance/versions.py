@@ -10,7 +10,7 @@ from koda_ray.state.past import UNDO
 from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.state.versions import MAX_ASKED_CHARS, VersionLabel, VersionRecord
-from koda_ray.types import NodeState, Output, Preview
+from koda_ray.types import NodeState, Output, Plan, Preview, Scene
 from tests.state import records
 from tests.state.conformance.history import back, forked, past_at, told
 from tests.state.records import active_session
@@ -22,7 +22,9 @@ def _state(mine: SessionRecord, number: int, *feedback: str) -> NodeState:
     preview = Preview(
         video_url="/v", job_id=f"job_{number}", bundle=f"{number}" * 64, duration=number, checkpoint_id=f"ckp_{number}"
     )
-    changes = {"feedback": feedback, "feedback_seen": len(feedback)}
+    scene = Scene(number=1, title=f"Drop {number}", duration=number, description="A ball comes in.")
+    plan = Plan(scenes=(scene,), total_duration=number, style="calm")
+    changes = {"feedback": feedback, "feedback_seen": len(feedback), "plan": plan}
     return mine.state.model_copy(update={"prompt": "A ball", "phase": "preview", "preview": preview, **changes})
 
 
@@ -54,6 +56,7 @@ class VersionConformance:
             "ckp_2",
             2,
         )
+        assert second.scenes == [{"number": 1, "title": "Drop 2", "duration": 2}]
         assert await store.versions(mine.id, limit=2) == [third, second]
         assert await store.versions(mine.id, limit=9, before=2) == [first]
         assert await store.versions(mine.id, limit=1, job_id="job_1") == [first]

@@ -89,7 +89,7 @@ test('exactly the files that went along are gone from it once it is made', async
 function keeping() {
   const kept = new Map<string, Kept>();
   const at = { user: 'ann' };
-  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', budget: {}, files: [], sent: { asked: '', key: '' } };
+  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', rules: [], budget: {}, files: [], sent: { asked: '', key: '' } };
   return { at, keeps: { read: () => kept.get(at.user) ?? none, put: (what: Kept) => void kept.set(at.user, what) } };
 }
 
@@ -164,6 +164,9 @@ test('what else was said goes along, and nothing of what was not', () => {
   const { composing } = begun();
   composing.put({ prompt: 'A ball', style: ' playful ', mode: 'ask', budget: { costUsd: '2', tokens: '' } });
   expect(composing.body).toEqual({ prompt: 'A ball', options: {}, assetIds: [], style: 'playful', permissions: { mode: 'ask' }, budget: { costUsd: 2 } });
+  const rules = [{ decision: 'deny' as const, tool: 'write_file' }];
+  composing.put({ mode: '', rules });
+  expect(composing.body).toMatchObject({ permissions: { rules } });
   composing.made(composing.body);
   expect(composing.body).toEqual({ prompt: '', options: {}, assetIds: [] });
 });

@@ -9,7 +9,7 @@ import { Attempt, type Sent } from './attempt';
 import { ask, type Problem } from './client';
 import { keep, keyOf, readKept } from './kept';
 import { atChange, whose } from './owner';
-import { budgetOf, type Permissions, type Typed } from './this-session';
+import { budgetOf, type Permissions, type Rule, type Typed } from './this-session';
 import { type Upload, uploads, type Uploads } from './uploads';
 
 export interface Asked {
@@ -21,6 +21,8 @@ export interface Asked {
   style: string;
   /** What agents may do by themselves; empty as usual. */
   mode: Permissions['mode'] | '';
+  /** What else holds for them. */
+  rules: readonly Rule[];
   budget: Typed;
 }
 
@@ -42,7 +44,7 @@ interface Kept extends Asked {
 
 /** Where one composes. */
 const AT = '/';
-const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', budget: {} };
+const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', rules: [], budget: {} };
 const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' } };
 
 export class Composing {
@@ -115,11 +117,11 @@ export class Composing {
 
   /** The body of the request that makes it. */
   get body() {
-    const { prompt, duration, aspect, fps, takes, style, mode, budget } = this.asked;
+    const { prompt, duration, aspect, fps, takes, style, mode, rules, budget } = this.asked;
     const limits = budgetOf(budget);
     const more = {
       ...(style.trim() ? { style: style.trim() } : {}),
-      ...(mode ? { permissions: { mode } } : {}),
+      ...(mode || rules.length > 0 ? { permissions: { ...(mode ? { mode } : {}), ...(rules.length > 0 ? { rules } : {}) } } : {}),
       ...(Object.keys(limits).length > 0 ? { budget: limits } : {}),
     };
     const options = { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}), ...(fps ? { fps: Number(fps) } : {}) };

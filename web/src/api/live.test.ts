@@ -134,3 +134,27 @@ test('where nothing is to move by itself a page stands once it is there, until s
   expect(page.shown.playing).toBe(true);
   expect(requests).toHaveLength(2);
 });
+
+test('a page is muted where it can be, and so is the one in its place', () => {
+  const requests: object[] = [];
+  const frame = { postMessage: ({ koda: _, ...request }: { koda: number }) => requests.push(request) } as unknown as Window;
+  const open = (before?: LivePage) => {
+    const page = new LivePage(() => frame, 'http://here', (told) => told(), { before });
+    const tell = (data: object) => page.hear({ source: frame, origin: 'http://here', data: { ...READY, ...data } } as unknown as MessageEvent);
+    return { page, tell };
+  };
+  const { page, tell } = open();
+  tell({});
+  expect(page.shown).toMatchObject({ mutes: false, muted: false });
+  tell({ mutes: true });
+  page.mute(true);
+  expect(page.shown).toMatchObject({ mutes: true, muted: true });
+  expect(requests).toEqual([{ id: 1, do: 'sound', muted: true }]);
+  tell({ mutes: true }); // it began anew
+  expect(requests.at(-1)).toEqual({ id: 2, do: 'sound', muted: true });
+  const next = open(page);
+  next.tell({ mutes: true });
+  expect(requests.filter((each) => 'muted' in each)).toHaveLength(3);
+  next.page.mute(false);
+  expect(requests.at(-1)).toMatchObject({ do: 'sound', muted: false });
+});

@@ -32,6 +32,9 @@ export interface Shown {
   time: number;
   playing: boolean;
   problem: string;
+  /** Whether it can be muted, which a page of before could not, and is. */
+  mutes: boolean;
+  muted: boolean;
 }
 
 /** What a live page is in the place of, and whether it is to stand until it is told to play. */
@@ -43,7 +46,7 @@ interface Given {
 type Later = (told: () => void) => void;
 
 type Told =
-  | { type: 'ready'; id: undefined; timeline: Timeline; time: number; playing: boolean }
+  | { type: 'ready'; id: undefined; timeline: Timeline; time: number; playing: boolean; mutes: boolean }
   | { type: 'state'; id: number | undefined; time: number; playing: boolean }
   | { type: 'picked'; id: number | undefined; picked: Picked | undefined }
   | { type: 'error'; id: number | undefined; problem: string };
@@ -68,7 +71,7 @@ export function read(data: unknown): Told | undefined {
   if (said['type'] === 'state') return { type: 'state', id, time, playing };
   const [duration, fps] = [within(said['duration'], Number.MIN_VALUE, LONGEST_S), within(said['fps'], 1, MOST_FPS)];
   if (said['type'] !== 'ready' || duration === undefined || fps === undefined) return undefined;
-  return { type: 'ready', id: undefined, timeline: { duration, fps }, time, playing };
+  return { type: 'ready', id: undefined, timeline: { duration, fps }, time, playing, mutes: said['mutes'] === true };
 }
 
 function picked({ box, text: words, component, source }: Record<string, unknown>): Picked | undefined {
@@ -89,7 +92,7 @@ function text(value: unknown): string {
 }
 
 export class LivePage {
-  shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '' };
+  shown: Shown = { timeline: undefined, time: 0, playing: false, problem: '', mutes: false, muted: false };
   private readonly watchers = new Set<() => void>();
   private requests = 0;
   private sought: number | undefined;
@@ -128,6 +131,8 @@ export class LivePage {
     if (told.type === 'picked') return;
     if (told.type === 'ready') {
       this.sought = this.wanted = undefined;
+      this.shown = { ...this.shown, mutes: told.mutes };
+      if (this.shown.muted) this.request({ do: 'sound', muted: true }); // it is another page, which was not told yet
       this.begin(told.timeline, told.time, told.playing);
       return;
     }
@@ -169,6 +174,12 @@ export class LivePage {
 
   /** Show what is behind the page where the animation paints nothing. */
   clear = (isClear: boolean): void => void this.request({ do: 'ground', clear: isClear });
+
+  /** Have it be heard, or not. */
+  mute = (muted: boolean): void => {
+    this.show({ muted });
+    this.request({ do: 'sound', muted });
+  };
 
   /** The page is there, and plays by itself: it goes on as an earlier one did, or rests where nothing is to move by itself. */
   private begin(timeline: Timeline, time: number, playing: boolean): void {

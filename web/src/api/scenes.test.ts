@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { beginnings, rows, sceneBeside, standing } from './scenes';
+import { beginnings, isAlike, rows, sceneBeside, standing, until } from './scenes';
 
 const scene = (number: number, title: string, duration: number) => ({ number, title, duration, description: '', animationNotes: '' });
 const SCENES = [scene(1, 'Drop in', 1.5), scene(2, 'Bounce', 2), scene(3, 'Rest', 1.5)];
@@ -30,4 +30,19 @@ test('a scene that begins between two frames is reached at its first one, and le
 test('scenes stand in rows with room for each', () => {
   const lengths = (count: number) => rows(Array.from({ length: count }, (_, at) => at)).map((row) => row.length);
   expect([1, 4, 5, 8, 9, 15, 23].map(lengths)).toEqual([[1], [4], [3, 2], [4, 4], [3, 3, 3], [5, 5, 5], [5, 5, 5, 5, 3]]);
+});
+
+test('of a longer film the scenes of the first seconds are shown, the last of them cut', () => {
+  expect(until(SCENES, 5)).toEqual(SCENES);
+  expect(until(SCENES, 3).map(({ title, duration }) => [title, duration])).toEqual([['Drop in', 1.5], ['Bounce', 1.5]]);
+  expect(until(SCENES, 1.5).map(({ title }) => title)).toEqual(['Drop in']);
+  expect(until([], 3)).toEqual([]);
+});
+
+test('two films have the same scenes where titles and times are the same, whatever is said of them', () => {
+  const told = SCENES.map(({ number, title, duration }) => ({ number, title, duration }));
+  expect(isAlike(SCENES, told)).toBe(true);
+  expect(isAlike([], [])).toBe(true);
+  expect(isAlike(SCENES, SCENES.slice(1))).toBe(false);
+  expect(isAlike(SCENES, [scene(1, 'Drop in', 1.5), scene(2, 'Bounce', 1.5), scene(3, 'Rest', 2)])).toBe(false);
 });

@@ -3,6 +3,8 @@ import type { Schemas } from './client';
 import { firstFrame } from './timecode';
 
 export type Scene = Schemas['Plan']['scenes'][number];
+/** A scene on a timeline, of a plan or of a version. */
+export type Stretch = Schemas['VersionScene'];
 type Step = Schemas['Todo'];
 export type Stand = NonNullable<Step['status']>;
 
@@ -19,15 +21,29 @@ export function standing(scenes: readonly Scene[], steps: readonly Step[]): Stan
 }
 
 /** The time at which each scene begins, in seconds. */
-export function beginnings(scenes: readonly Scene[]): number[] {
+export function beginnings(scenes: readonly Stretch[]): number[] {
   let ends = 0;
   return scenes.map(({ duration }) => (ends += duration) - duration);
 }
 
 /** The frame with which the scene after the one that is shown begins, or the one before it: going back first leads to its own beginning. */
-export function sceneBeside(scenes: readonly Scene[], frame: number, fps: number, by: -1 | 1): number | undefined {
+export function sceneBeside(scenes: readonly Stretch[], frame: number, fps: number, by: -1 | 1): number | undefined {
   const all = beginnings(scenes).map((begins) => firstFrame(begins, fps));
   return by > 0 ? all.find((begins) => begins > frame) : all.findLast((begins) => begins < frame);
+}
+
+/** The scenes of the first seconds, the last of them as far as they go. */
+export function until(scenes: readonly Stretch[], seconds: number): Stretch[] {
+  const begins = beginnings(scenes);
+  return scenes.flatMap((scene, at) => {
+    const left = seconds - begins[at]!;
+    return left > 1e-4 ? [{ ...scene, duration: Math.min(scene.duration, left) }] : [];
+  });
+}
+
+/** Whether two films have the same scenes at the same times. */
+export function isAlike(one: readonly Stretch[], other: readonly Stretch[]): boolean {
+  return one.length === other.length && one.every(({ title, duration }, at) => title === other[at]?.title && Math.abs(duration - other[at].duration) < 1e-4);
 }
 
 /** Scenes in rows, as many as leave each of them room, in order, and about as many in each. */

@@ -10,6 +10,7 @@ test('only the limits that were typed and differ are asked for', () => {
   expect(budgetOf({ costUsd: '2', tokens: '', warnAt: '80' }, now)).toEqual({});
   expect(budgetOf({ costUsd: ' 2.5', tokens: '1000', warnAt: '50' }, now)).toEqual({ costUsd: 2.5, tokens: 1000, warnAt: 0.5 });
   expect(budgetOf({ renderMinutes: '0' })).toEqual({ renderMinutes: 0 });
+  expect(budgetOf({ costUsd: ' ', tokens: '', warnAt: '' }, now)).toEqual({ costUsd: null, warnAt: null });
 });
 
 test('a rule is read as it is said', () => {

@@ -36,12 +36,13 @@ export function typedOf(name: keyof Budget, budget: Budget): string {
   return value === null || value === undefined ? '' : String(name === 'warnAt' ? Math.round(100 * value) : value);
 }
 
-/** What is asked for: the limits that were typed and differ from those that hold. What is empty stays as it is. */
+/** What is asked for: the limits that were typed and differ from those that hold. One that was emptied is taken away. */
 export function budgetOf(typed: Typed, now: Budget = {}): Budget {
-  const changed = LIMITS.flatMap(([name]) => {
+  const changed = LIMITS.flatMap(([name]): [name: keyof Budget, limit: number | null][] => {
     const text = typed[name]?.trim();
-    if (!text || text === typedOf(name, now)) return [];
-    return [[name, name === 'warnAt' ? Number(text) / 100 : Number(text)] as const];
+    if (text === undefined || text === typedOf(name, now)) return [];
+    if (text === '') return [[name, null]];
+    return [[name, name === 'warnAt' ? Number(text) / 100 : Number(text)]];
   });
   return Object.fromEntries(changed);
 }

@@ -60,7 +60,7 @@ export function Modes({ mode, choose }: { mode: Permissions['mode']; choose: (mo
   );
 }
 
-function Rules({ rules, set }: { rules: readonly Rule[]; set: (rules: Rule[]) => void }) {
+export function Rules({ rules, set }: { rules: readonly Rule[]; set: (rules: Rule[]) => void }) {
   const list = useRef<HTMLDetailsElement>(null);
   const [decision, setDecision] = useState<Rule['decision']>('deny');
   const [tool, setTool] = useState('');

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
-import { Check, Square, X } from 'lucide-react';
-import { type FormEvent, useState } from 'react';
+import { Check, Pencil, Square, Undo2, X } from 'lucide-react';
+import { type FormEvent, useId, useState } from 'react';
+import { argumentsOf, argumentText, type Given, type TypedArguments } from '../api/arguments';
 import { ask, Problem, type Schemas } from '../api/client';
 import { Button } from './button';
 import { sendByKeys } from './keys';
@@ -10,6 +11,7 @@ import { type Props, TURN_SAID } from './turn';
 /** A tool call that waits for a person: what it would do, and whether it may. What cannot be read cannot be agreed to. */
 export function Approval({ session, send, busy, refused, call }: Props & { call: Schemas['PendingCall'] }) {
   const [why, setWhy] = useState('');
+  const [typed, type] = useState<TypedArguments>();
   const asked = useQuery<Schemas['ApprovalView'] | null, Problem>({
     queryKey: ['approval', session.id, call.approvalId],
     queryFn: async () => {
@@ -18,8 +20,12 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
     },
   });
   const told = asked.data?.payload;
+  const proposed = (told?.proposed ?? {}) as Given;
+  const { given, wrong } = argumentsOf(proposed, typed ?? {});
+  const canBeOther = Object.values(proposed).some((value) => isReadable(argumentText(value)));
   const behind = session.state.approvalsNext?.length ?? 0;
   const decide = (word: 'approve' | 'reject', body: object) => void send(`approvals/${call.approvalId}/${word}`, body);
+  const isRefused = refused?.name.endsWith('/approve') === true;
   const refuse = (event: FormEvent) => {
     event.preventDefault();
     if (!busy) decide('reject', why.trim() ? { reason: why } : {});
@@ -36,17 +42,27 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
       {asked.data === null && <p className="text-sm text-muted">What it would run with is not there any more.</p>}
       {told && (
         <dl className="space-y-3">
-          {Object.entries((told.proposed ?? {}) as Record<string, unknown>).map(([name, value]) => (
-            <Part key={name} name={visible(name)} text={typeof value === 'string' ? value : JSON.stringify(value, null, 2)} />
-          ))}
-          {typeof told.shown === 'string' && told.shown && <Part name="What it would change" text={told.shown} isDiff />}
+          {Object.entries(proposed).map(([name, value]) => {
+            const text = argumentText(value);
+            return typed && isReadable(text) ? (
+              <Field key={name} name={name} text={typed[name] ?? text} isWrong={wrong.includes(name)} isRefused={isRefused} set={(to) => type({ ...typed, [name]: to })} />
+            ) : (
+              <Part key={name} name={visible(name)} text={text} />
+            );
+          })}
+          {typeof told.shown === 'string' && told.shown && <Part name={given ? 'What it would have changed, as it was proposed' : 'What it would change'} text={told.shown} isDiff />}
           {typeof told.done === 'string' && told.done && <Part name="What it has done so far" text={told.done} />}
         </dl>
       )}
       <div className="flex flex-wrap gap-2">
-        <Button kind="main" onClick={() => decide('approve', {})} disabled={busy || !told}>
-          <Check aria-hidden className="size-4" /> Approve
+        <Button kind="main" onClick={() => decide('approve', given ? { arguments: given } : {})} disabled={busy || !told || wrong.length > 0}>
+          <Check aria-hidden className="size-4" /> {given ? 'Approve as changed' : 'Approve'}
         </Button>
+        {canBeOther && (
+          <Button onClick={() => type(typed ? undefined : {})} disabled={busy} title={typed ? 'What was typed is left out' : 'Have it run with something else'}>
+            {typed ? <Undo2 aria-hidden className="size-4" /> : <Pencil aria-hidden className="size-4" />} {typed ? 'As it was proposed' : 'Change it'}
+          </Button>
+        )}
         <Button onClick={() => void send('cancel')} disabled={busy} title="What is there is kept">
           <Square aria-hidden className="size-4" /> Stop
         </Button>
@@ -77,6 +93,36 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
   );
 }
 
+/** An argument that is typed by whoever has the call run with another. */
+function Field({ name, text, isWrong, isRefused, set }: { name: string; text: string; isWrong: boolean; isRefused: boolean; set: (text: string) => void }) {
+  const id = useId();
+  const said = [isWrong && `${id}-wrong`, isRefused && TURN_SAID].filter(Boolean).join(' ');
+  return (
+    <div>
+      <dt className="text-sm font-medium wrap-anywhere">
+        <label htmlFor={id}>{visible(name)}</label>
+      </dt>
+      <dd className="mt-1">
+        <textarea
+          id={id}
+          className="field max-h-60 min-h-10 resize-y font-mono text-xs leading-relaxed wrap-anywhere"
+          rows={Math.min(text.split('\n').length, 10)}
+          spellCheck={false}
+          value={text}
+          onChange={({ target }) => set(target.value)}
+          aria-invalid={isWrong || isRefused || undefined}
+          aria-describedby={said || undefined}
+        />
+        {isWrong && (
+          <p role="alert" id={`${id}-wrong`} className="mt-1 text-sm text-bad">
+            This is no JSON.
+          </p>
+        )}
+      </dd>
+    </div>
+  );
+}
+
 function Part({ name, text, isDiff = false }: { name: string; text: string; isDiff?: boolean }) {
   return (
     <div>
@@ -103,4 +149,9 @@ function DiffLine({ text }: { text: string }) {
 /** What a person agrees to has no letters that hide or turn others around: these are written out. */
 function visible(text: string): string {
   return text.replace(/[^\P{C}\n\t]/gu, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Whether all of it is seen where it is typed: what has letters that are written out stays as it was proposed. */
+function isReadable(text: string): boolean {
+  return visible(text) === text;
 }

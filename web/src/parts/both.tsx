@@ -6,6 +6,7 @@ import { LivePage } from '../api/live';
 import type { Moved } from '../api/moved';
 import { PagePair } from '../api/pages';
 import { Pair } from '../api/pair';
+import { isAlike, until } from '../api/scenes';
 import { beside, pictureOf, save } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { fileName } from '../api/words';
@@ -22,7 +23,6 @@ export type Mode = 'side' | 'wipe' | 'flip' | 'difference';
 
 const GAINS = [1, 4, 16];
 const KEPT_MS = 400;
-const NO_SCENES: Schemas['Plan']['scenes'] = [];
 
 export interface Compared {
   pair: Pairing;
@@ -282,10 +282,11 @@ interface Below extends Compared {
 }
 
 /** What stands below: the curve of differences, over the timeline that both have. */
-function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, stage, tools }: Below) {
+function Under({ pair: { a, b, fps, frames }, curve, unsaid, keep, moved, toggler, stage, tools }: Below) {
   const fill = () => fullScreen(stage.current);
   useKey('f', canFill() ? fill : undefined);
   const frame = frameAt(moved.time, fps);
+  const [one, other] = [until(a.scenes ?? [], frames / fps), until(b.scenes ?? [], frames / fps)];
   const kept = useRef(keep);
   kept.current = keep;
   useEffect(() => {
@@ -302,7 +303,7 @@ function Under({ pair: { fps, frames }, curve, unsaid, keep, moved, toggler, sta
           {unsaid ? `Frame by frame they were not compared: ${unsaid}` : 'Comparing frame by frame…'}
         </p>
       )}
-      <Transport moved={moved} scenes={NO_SCENES} toggler={toggler} stage={stage} end={<FullScreen fill={fill} />}>
+      <Transport moved={moved} scenes={one} others={isAlike(one, other) ? undefined : other} toggler={toggler} stage={stage} end={<FullScreen fill={fill} />}>
         {tools}
       </Transport>
     </div>

@@ -1,13 +1,13 @@
 import { composing, useComposing } from '../api/composing';
 import { LIMITS, MODES } from '../api/this-session';
-import { Modes } from './allowed';
+import { Modes, Rules } from './allowed';
 
 /** What else may be said of what is to be made, folded away until somebody wants to: the server's own words answer what is wrong. */
 export function More() {
   const asked = useComposing();
-  const { style, duration, fps, mode, budget } = asked;
+  const { style, duration, fps, mode, rules, budget } = asked;
   const limits = LIMITS.filter(([name]) => name !== 'warnAt');
-  const said = [style, MODES.find(([each]) => each === mode)?.[1], limits.some(([name]) => budget[name]) && 'a budget'].filter(Boolean);
+  const said = [style, MODES.find(([each]) => each === mode)?.[1], rules.length > 0 && (rules.length === 1 ? 'a rule' : `${rules.length} rules`), limits.some(([name]) => budget[name]) && 'a budget'].filter(Boolean);
   return (
     <details className="px-3 pb-2 text-sm">
       <summary className="min-h-6 w-fit cursor-pointer text-muted">{said.length > 0 ? `More: ${said.join(', ')}` : 'More: style, length, budget, what agents may do'}</summary>
@@ -20,6 +20,9 @@ export function More() {
         <div>
           <p className="mb-1 font-medium">What agents may do by themselves</p>
           <Modes mode={mode || 'auto'} choose={(mode) => composing.put({ mode: mode === 'auto' ? '' : mode })} />
+          <div className="mt-2">
+            <Rules rules={rules} set={(rules) => composing.put({ rules })} />
+          </div>
         </div>
         <div>
           <p className="mb-1 font-medium">

@@ -1,7 +1,7 @@
 import { Download, RotateCw, Volume2, VolumeX } from 'lucide-react';
 import { type ReactNode, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
-import type { Schemas } from '../api/client';
 import { Reel } from '../api/reel';
+import type { Stretch } from '../api/scenes';
 import { pictureOf } from '../api/still';
 import { Screen } from './screen';
 import { ICON } from './transport';
@@ -16,7 +16,7 @@ interface Shown {
   name: string;
   duration: number;
   fps: number;
-  scenes: Schemas['Plan']['scenes'];
+  scenes: readonly Stretch[];
   wide: number;
   /** What is said over it, where it is not what it is going to be. */
   stale?: string | undefined;

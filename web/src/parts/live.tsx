@@ -1,23 +1,24 @@
+import { Volume2, VolumeX } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { ask, type Schemas } from '../api/client';
 import { type PageSource, playerOf, previewOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
 import { wantsRest } from '../api/motion';
+import type { Stretch } from '../api/scenes';
 import { frameOf } from '../api/still';
 import { Button } from './button';
 import { Said } from './said';
 import { Screen } from './screen';
+import { ICON } from './transport';
 
 const UNSEEN_MS = 60_000;
 const UNATTENDED_MS = 30 * 60_000;
 const SIGNS = ['pointermove', 'pointerdown', 'wheel', 'keydown', 'touchmove'] as const;
 
-type Scenes = Schemas['Plan']['scenes'];
-
 interface Shown {
   name: string;
   wide: number;
-  scenes: Scenes;
+  scenes: readonly Stretch[];
   tools: ReactNode;
   /** Called where somebody leaves it, and where nobody is at it any more. */
   leave: (isAlone?: boolean) => void;
@@ -92,7 +93,7 @@ function Page({ what, name, url, wide, scenes, tools, still, instead }: Omit<Sho
     const given = { before: before.current, rests: wantsRest };
     return new LivePage(() => frame.current?.contentWindow, new URL(url).origin, undefined, given);
   }, [url]);
-  const { timeline, time, playing, problem } = useSyncExternalStore(page.watch, () => page.shown);
+  const { timeline, time, playing, problem, mutes, muted } = useSyncExternalStore(page.watch, () => page.shown);
   const [from, setFrom] = useState<string>();
   useEffect(() => {
     before.current = page;
@@ -112,7 +113,16 @@ function Page({ what, name, url, wide, scenes, tools, still, instead }: Omit<Sho
         still={still}
         clear={page.clear}
         pick={page.pick}
-        tools={tools}
+        tools={
+          <>
+            {mutes && (
+              <button type="button" className={ICON} aria-label="Mute" aria-pressed={muted} title={muted ? 'Have it be heard' : 'Mute it'} onClick={() => page.mute(!muted)}>
+                {muted ? <VolumeX aria-hidden className="size-4" /> : <Volume2 aria-hidden className="size-4" />}
+              </button>
+            )}
+            {tools}
+          </>
+        }
         meanwhile={
           <p role="status" className="min-h-9 py-1.5 text-sm text-muted">
             The page is loading…

@@ -1,12 +1,10 @@
-import type { Schemas } from '../api/client';
-
-type Scene = Schemas['Plan']['scenes'][number];
+import type { Stretch } from '../api/scenes';
 
 /** The plan's scenes side by side, each as wide as it is long; where something moves, a way to each, and which one is shown. */
-export function Scenes({ scenes, time, seek }: { scenes: readonly Scene[]; time?: number; seek?: (time: number) => void }) {
+export function Scenes({ scenes, time, seek, name = 'Scenes' }: { scenes: readonly Stretch[]; time?: number; seek?: (time: number) => void; name?: string }) {
   let from = 0;
   return (
-    <ol className="flex gap-1" aria-label="Scenes">
+    <ol className="flex gap-1" aria-label={name}>
       {scenes.map((scene) => {
         const [begins, ends] = [from, (from += scene.duration)];
         const isShown = time !== undefined && time >= begins - 1e-4 && time < ends - 1e-4;

@@ -1,10 +1,11 @@
 import { Camera, Grid2x2, MousePointerClick } from 'lucide-react';
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { useAct } from '../api/acts';
-import { Problem, type Schemas } from '../api/client';
+import { Problem } from '../api/client';
 import type { Picked } from '../api/live';
 import type { Moved, Range } from '../api/moved';
 import { type Draft, MOST, type Note, usePointing } from '../api/notes';
+import type { Stretch } from '../api/scenes';
 import { cropped, save } from '../api/still';
 import { frameAt } from '../api/timecode';
 import { store } from '../api/uploads';
@@ -20,7 +21,7 @@ interface Props {
   /** What is shown, and what moves it; undefined until it can be moved. */
   children: ReactNode;
   moved: Moved | undefined;
-  scenes: Schemas['Plan']['scenes'];
+  scenes: readonly Stretch[];
   begun?: unknown;
   /** What stands under the picture while it cannot be moved. */
   meanwhile?: ReactNode;

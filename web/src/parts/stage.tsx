@@ -65,7 +65,8 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
   const scenes = state.plan?.scenes ?? [];
   const todos = state.execution?.todos ?? [];
   const isOld = Boolean(shown) && !made && state.phase === 'executing';
-  const now = versions.find(({ current }) => current)?.number;
+  const current = versions.find((each) => each.current);
+  const now = current?.number;
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
   const back = shown?.jobId ? 'Back to the video' : 'Back to the scenes';
   useAct(canBeLive && !version && (isLive ? back : 'See it live'), () => wantLive(!isLive));
@@ -110,7 +111,7 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
           name={fileName(titleOf(session))}
           duration={shown.duration ?? state.plan?.totalDuration ?? 0}
           fps={(final ? form.fps : undefined) ?? state.plan?.fps ?? 60}
-          scenes={scenes}
+          scenes={current?.scenes?.length ? current.scenes : scenes}
           wide={wide}
           sprites={spritesOf(session.id, state.preview?.jobId, shown.jobId)}
           stale={isOld ? (now ? `v${now} — v${next} is being made` : 'As it was before; a new one is being made') : undefined}
@@ -205,8 +206,6 @@ function Pinned({ todos }: { todos: readonly Schemas['Todo'][] }) {
   );
 }
 
-const NO_SCENES: Schemas['Plan']['scenes'] = [];
-
 /** An older version: its video, or the page that it was. */
 function Older({ session, version, wide }: { session: SessionView; version: VersionView; wide: number }) {
   const [gone, setGone] = useState(false);
@@ -217,7 +216,7 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
   return (
     <figure className="space-y-2">
       {plays ? (
-        <Played sessionId={session.id} versionId={version.id} videoUrl={version.videoUrl} name={name} wide={wide} scenes={NO_SCENES} tools={page} leave={() => setPlays(false)} />
+        <Played sessionId={session.id} versionId={version.id} videoUrl={version.videoUrl} name={name} wide={wide} scenes={version.scenes ?? []} tools={page} leave={() => setPlays(false)} />
       ) : gone ? (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">The video of this version is not there any more. Go back to it to render it again.</p>
@@ -233,7 +232,7 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
           name={name}
           duration={version.duration}
           fps={session.state.plan?.fps ?? 60}
-          scenes={NO_SCENES}
+          scenes={version.scenes ?? []}
           wide={wide}
           tools={page}
           gone={() => setGone(true)}
@@ -254,7 +253,7 @@ function Switch({ plays, title, toggle, back = 'Back to the video' }: { plays: b
       onClick={toggle}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
-      <span className="@max-[52rem]:sr-only">{plays ? back : 'See it live'}</span>
+      <span className={plays ? '@max-[60rem]:sr-only' : '@max-[52rem]:sr-only'}>{plays ? back : 'See it live'}</span>
     </button>
   );
 }

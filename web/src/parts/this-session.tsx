@@ -105,7 +105,7 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
       <summary className="min-h-6 w-fit cursor-pointer text-accent">Set limits</summary>
       {/* what is wrong with a number the server says */}
       <form noValidate onSubmit={set} className="mt-2 space-y-3">
-        <p className="text-muted">For all of the session, with what it used by now. Once one is reached you are asked; work that waits for more goes on. What is left empty stays as it is.</p>
+        <p className="text-muted">For all of the session, with what it used by now. Once one is reached you are asked; work that waits for more goes on. One that you empty is taken away: then the server's own holds, if it has one.</p>
         <div className="grid grid-cols-2 gap-3 sm:grid-cols-3">
           {LIMITS.map(([name, words]) => (
             <label key={name} className="space-y-1">

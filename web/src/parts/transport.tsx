@@ -1,9 +1,8 @@
 import { ArrowRightFromLine, ArrowRightToLine, ChevronLeft, ChevronRight, Ellipsis, Pause, Play, Repeat, X } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useContext, useEffect, useId, useRef, useState } from 'react';
-import type { Schemas } from '../api/client';
 import { beginning, type How, marked, type Moved, type Range, rateOf, shifted, SPEEDS } from '../api/moved';
 import { KeepsPlace, onGoing, putPlace, rangeOf, readPlace } from '../api/place';
-import { sceneBeside } from '../api/scenes';
+import { sceneBeside, type Stretch } from '../api/scenes';
 import { firstFrame, frameAt, framesIn, readTime, timecode } from '../api/timecode';
 import { useKey } from './keys';
 import { Scenes } from './scenes';
@@ -23,7 +22,9 @@ interface Set {
 
 interface Props {
   moved: Moved;
-  scenes: Schemas['Plan']['scenes'];
+  scenes: readonly Stretch[];
+  /** The scenes of the film beside it, B, where they are others. */
+  others?: readonly Stretch[] | undefined;
   /** Another one where it began anew by itself, and plays as it likes until it is told how. */
   begun?: unknown;
   /** Is given what plays and pauses. */
@@ -43,7 +44,7 @@ interface Props {
 }
 
 /** Play, at any speed and in both directions, a part or all of it; go to a frame by slider, steps or scenes, or by typing where. */
-export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], stage, children, end, looked }: Props) {
+export function Transport({ moved, scenes, others, begun, toggler, ranged, marks = [], stage, children, end, looked }: Props) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
@@ -136,7 +137,20 @@ export function Transport({ moved, scenes, begun, toggler, ranged, marks = [], s
         keys={keys}
         looked={looked}
       />
-      {scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(firstFrame(to, fps))} />}
+      {others ? (
+        <div className="space-y-1">
+          {([['A', scenes], ['B', others]] as const).map(([name, each]) => (
+            <div key={name} className="relative">
+              <span aria-hidden className="absolute top-1/2 right-full mr-1 -translate-y-1/2 text-xs text-muted">
+                {name}
+              </span>
+              <Scenes name={`Scenes of ${name}`} scenes={each} time={time} seek={(to) => go(firstFrame(to, fps))} />
+            </div>
+          ))}
+        </div>
+      ) : (
+        scenes.length > 0 && <Scenes scenes={scenes} time={time} seek={(to) => go(firstFrame(to, fps))} />
+      )}
       <div className="flex flex-wrap items-center gap-x-1 gap-y-1 @min-[26rem]:gap-x-3">
         <div className="flex items-center">
           <button
@@ -277,7 +291,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
   );
 }
 
-function sceneAt(time: number, scenes: Schemas['Plan']['scenes']): string {
+function sceneAt(time: number, scenes: readonly Stretch[]): string {
   let ends = 0;
   const scene = scenes.find(({ duration }) => time < (ends += duration) - 1e-4);
   return scene ? `, scene ${scene.number} ${scene.title}` : '';

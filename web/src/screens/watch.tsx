@@ -7,6 +7,7 @@ import { isPlayed } from '../api/finals';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
 import { fileName, seconds } from '../api/words';
+import { Away } from '../parts/away';
 import { Button } from '../parts/button';
 import { Film } from '../parts/film';
 import { Keys } from '../parts/keys';
@@ -39,6 +40,7 @@ export function Watch({ token }: { token: string }) {
         <span className="flex-1" />
         <Keys isAlways />
       </header>
+      <Away isSilent={false} />
       <main id="main" className="flex-1 pb-16">
         {video ? (
           <Watched token={token} video={video} isGone={error?.status === 404} />
@@ -131,7 +133,7 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
             name={fileName(name)}
             duration={duration ?? 0}
             fps={fps}
-            scenes={[]}
+            scenes={video.scenes ?? []}
             wide={wide}
             gone={() => void client.invalidateQueries({ queryKey: ['shared', token] })}
             reel={reel}

@@ -1,6 +1,8 @@
 // Runs before any other module: the contract and the collection of errors.
-import { installContract } from './contract';
+import { installContract, mode } from './contract';
 import { collectErrors } from './errors';
+import { listenForSound } from './sound';
 
 collectErrors();
 installContract();
+if (mode === 'live') listenForSound();

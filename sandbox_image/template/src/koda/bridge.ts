@@ -1,13 +1,15 @@
 // Lets the page around this one move it, and tells it what is shown: the bridge of the live preview.
 //
 // Messages are objects with `koda: 1`. Requests are `play` (with `rate`, `from`, `to` and `loop`), `pause`, `seek` (with `time`
-// in seconds), `pick` (with a point in design pixels) and `ground` (with `clear`: what the animation does not paint is
-// transparent), numbered by whoever gives them (`id`); told are `ready` with the timeline, `state` after each drawn frame and
-// in answer to each request, `picked` with what is at that point in place of it, and `error`.
+// in seconds), `pick` (with a point in design pixels), `ground` (with `clear`: what the animation does not paint is
+// transparent) and `sound` (with `muted`), numbered by whoever gives them (`id`); told are `ready` with the timeline and
+// whether it can be muted (`mutes`), `state` after each drawn frame and in answer to each request, `picked` with what is at
+// that point in place of it, and `error`.
 // Nothing else of the project is told, and a renderer never hears of it.
 import { clock } from './clock';
 import { getTimeline, type How } from './contract';
 import { pick } from './picking';
+import { mute } from './sound';
 
 const VERSION = 1;
 
@@ -21,6 +23,7 @@ interface Asked {
   readonly to?: unknown;
   readonly loop?: unknown;
   readonly clear?: unknown;
+  readonly muted?: unknown;
   readonly x?: unknown;
   readonly y?: unknown;
 }
@@ -62,6 +65,7 @@ async function carryOut(given: Asked): Promise<void> {
       tell('picked', { id, ...pick(given.x, given.y) });
       return;
     } else if (what === 'ground') clearGround(given.clear === true);
+    else if (what === 'sound') mute(given.muted === true);
     else return;
     tell('state', { id, ...where() });
   } catch (thrown) {
@@ -83,5 +87,5 @@ export function openBridge(plays: () => boolean): void {
   });
   clock.subscribe(() => tell('state', where()));
   const { duration, fps, size } = getTimeline();
-  tell('ready', { duration, fps, size: { ...size }, ...where() });
+  tell('ready', { duration, fps, size: { ...size }, mutes: true, ...where() });
 }
