@@ -24,9 +24,10 @@ __all__ = ["BEAT_S", "AtWork", "told"]
 BEAT_S = 5.0
 """Seconds after which whoever has told nothing says that it is at work."""
 
-_NICER = 5
-"""How much nicer background work is: it gets a third of what urgent work does where both want a processor. More would
-starve it wherever anything else runs, at 19 beside a compiler seventyfold. A step is a factor of 1.25: sched(7).
+_URGENT_NICE, _NICER = 5, 5
+"""How nice urgent work is at least, and how much nicer background work: each gets a third of what the one before does,
+who answers people first, where both want a processor. More would starve it wherever anything else runs, at 19 beside a
+compiler seventyfold. A step is a factor of 1.25: sched(7).
 """
 _TELL_EVERY_S = 0.5
 _POLL_S = 0.1
@@ -50,10 +51,10 @@ def _ended(said: queue.Queue[object]) -> Generator[None]:
         said.put(_OVER)
 
 
-def _yield_to_others() -> None:
+def _yield_to_others(*, background: bool) -> None:
     """Have this thread alone, and what it starts, be nicer: the process may do urgent work next."""
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(nice + _NICER, 19))
+    nice = max(os.getpriority(os.PRIO_PROCESS, 0), _URGENT_NICE)
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(nice + _NICER, 19) if background else nice)
 
 
 def told(
@@ -97,8 +98,7 @@ def told(
             faults.append(error)
 
     def thread() -> None:
-        if background:
-            _yield_to_others()
+        _yield_to_others(background=background)
         with _ended(said), asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(body())
 

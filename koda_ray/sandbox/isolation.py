@@ -61,6 +61,9 @@ SCRATCH = ("/tmp", _HOME, _SHM)
 
 _EGRESS_SOCKET = "/opt/egress.sock"
 _SHM_BYTES = 64 * 1024 * 1024
+_NICER = 5
+"""How much nicer than its session what runs in a sandbox is: a build leaves two thirds of a processor's time to whoever
+answers people. A step is a factor of 1.25: sched(7)."""
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TOP_LEVEL = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
@@ -371,7 +374,7 @@ def launcher(
         processors: Those that it may use; any when empty.
         ended_last: Whether the kernel, where memory is short, ends what else is in those groups before it.
     """
-    rlimits = ["prlimit", "--core=0", f"--nofile={limits.open_files}"]
+    rlimits = ["nice", "-n", str(_NICER), "prlimit", "--core=0", f"--nofile={limits.open_files}"]
     if not hard_disk:
         rlimits.append(f"--fsize={limits.disk_bytes}")
     if processors:

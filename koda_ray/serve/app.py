@@ -77,8 +77,9 @@ PLACES = 100_000
 CONNECTIONS_OF_API = 8
 """How many connections to the database a replica has at most: it answers for many at once."""
 PASSIVATE_S = 15.0
-_WORKER_NICE = 5
-"""Ray's own parts come before its workers, as its default of 15 has it; this leaves room for what comes after them."""
+_WORKER_NICE = 0
+"""Those who answer people (the API, sessions) do so as readily as Ray's own parts, which its default of 15 puts before
+them; what renders, and what runs in sandboxes, is nicer by itself."""
 _IDLE_WORKER_MS = 20_000
 """How long Ray keeps a task's process for the next task: one that it starts takes a second to load what it needs."""
 _PR_SET_PDEATHSIG = 1

@@ -64,6 +64,20 @@ def test_counts_are_told_now_and_then_and_the_rest_at_once() -> None:
     assert (unit, done) == ("unit", "done")
 
 
+def test_urgent_work_comes_after_whoever_answers_people_and_other_work_after_that() -> None:
+    async def work(tell: Callable[[object], None]) -> str:
+        tell(os.getpriority(os.PRIO_PROCESS, 0))
+        return "done"
+
+    def nice(*, background: bool) -> int:
+        return next(each for each in told(work, background=background) if isinstance(each, int))
+
+    own = os.nice(0)
+    assert nice(background=False) == max(own, 5)
+    assert nice(background=True) == min(max(own, 5) + 5, 19)
+    assert os.nice(0) == own
+
+
 def test_a_failure_is_a_value_and_a_fault_is_raised() -> None:
     async def fails(tell: Callable[[object], None]) -> str:
         raise RenderError("no")

@@ -151,6 +151,11 @@ async def test_processes_are_bounded_without_a_control_group(soft: LocalSandbox)
     assert (await soft.run(("echo", "alive"))).stdout == "alive\n"
 
 
+@pytest.mark.sandbox
+async def test_what_runs_there_comes_after_whoever_answers_people(soft: LocalSandbox) -> None:
+    assert int((await soft.run(("nice",))).stdout) == min(os.nice(0) + 5, 19)
+
+
 def test_limits_come_from_settings() -> None:
     limits = ResourceLimits.of(Settings(SANDBOX_MEMORY_MB=1024, SANDBOX_PIDS=99, SANDBOX_DISK_MB=4096))  # pyright: ignore
     assert (limits.memory_bytes, limits.pids, limits.disk_bytes) == (1024 * MB, 99, 4096 * MB)
