@@ -120,10 +120,10 @@ async def _rendering(client: KodaClient, folder: Path) -> AsyncGenerator[None]:
         (page / name).write_bytes(data)
     made = await client.render_page(page, PageOptions(duration=_RENDER_S))
 
-    async def runs() -> bool:
-        return (await client.page_render(made.id)).status == "running"
+    async def captures() -> bool:  # its browsers' start is once, and this is of what goes on
+        return bool((await client.page_render(made.id)).progress.get("framesDone"))
 
-    await _until(runs, "the render is under way")
+    await _until(captures, "the render has frames")
     yield
     if (await client.page_render(made.id)).status != "running":
         raise SystemExit("the render was over before what is measured beside it")
