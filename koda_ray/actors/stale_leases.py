@@ -46,6 +46,8 @@ TOLD_S = 2.0
 """For how long a head that is there may have had no time to tell of whom it gives a worker to, in seconds."""
 LOOK_S = 5.0
 """Between two looks while nothing is amiss, in seconds."""
+_AWAY_LOOKS = 2
+"""So many looks in a row have to find nobody: a head that is merely busy, or hard to reach, is not away."""
 _SOON_S = 1.0
 _CONNECT_S = 1.5
 _CONNECTS = 2
@@ -134,14 +136,16 @@ class StaleLeases:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        looking = OneTask(self._look)
+        looking, away = OneTask(self._look), 0
         try:
             while True:
-                if not await self._cluster.is_there():
+                away = 0 if await self._cluster.is_there() else away + 1
+                if away:
                     await looking.end()  # it may wait for long to be answered
+                if away >= _AWAY_LOOKS:
                     await logged(self.prepare(), "take what waits for places out of line")
                     self._due = float("-inf")
-                else:
+                elif not away:
                     self._refused.clear()
                     if self._clock() >= self._due:
                         looking.begin()
@@ -296,13 +300,18 @@ class _Cluster:
         return await _asked_of_head(_had)
 
     async def leases(self, node_id: str) -> NodeLeases:
-        return await self._in_thread(leases_of, self._addresses[node_id])
+        return await self._in_thread(leases_of, self._address(node_id))
 
     async def refuse(self, node_id: str) -> None:
-        await self._in_thread(take_out_of_line, self._addresses[node_id], _SHARES)
+        await self._in_thread(take_out_of_line, self._address(node_id), _SHARES)
 
     async def end(self, node_id: str, worker: str) -> None:
-        await self._in_thread(end_idle, self._addresses[node_id], worker)
+        await self._in_thread(end_idle, self._address(node_id), worker)
+
+    def _address(self, node_id: str) -> str:
+        if (address := self._addresses.get(node_id)) is None:
+            raise Unavailable(f"node {node_id} was not among those that were there when its head was asked last")
+        return address
 
     def _in_thread(self, ask: Callable[..., T], *given: object) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, ask, *given)

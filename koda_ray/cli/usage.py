@@ -16,7 +16,11 @@ app = typer.Typer()
 
 
 def _limit(text: str) -> float:
-    return math.inf if text == "none" else float(text)
+    if text == "none":
+        return math.inf
+    if not math.isfinite(limit := float(text)):
+        raise typer.BadParameter(f"{text!r} is no limit: give a number, or none to take the limit away")
+    return limit
 
 
 @app.command()

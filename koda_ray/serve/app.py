@@ -64,7 +64,7 @@ APP_NAME = "koda"
 REPLICA_OPTIONS: dict[str, Any] = {
     "name": "api",
     "num_replicas": 1,
-    "max_ongoing_requests": 1000,  # the default of 5 would be used up by five people watching
+    "max_ongoing_requests": 1000,  # through proxies: the default of 5 would be used up by five people watching
     "graceful_shutdown_timeout_s": 10.0,
     "graceful_shutdown_wait_loop_s": 0.5,
     "health_check_period_s": 10.0,

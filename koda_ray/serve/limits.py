@@ -93,8 +93,8 @@ def _too_large(scope: Scope, limit: int, seen: str) -> Response:
 class Refusals:
     """Answers requests whose bodies are not wanted, of which a few are read on at once.
 
-    What is read on goes through Ray Serve's proxy as any body does: if every refused upload were read to its limit, a
-    few dozen senders without a key would have the processors.
+    What is read on takes the processors' time as any body does, most through a proxy of Serve's: if every refused
+    upload were read to its limit, a few dozen senders without a key would have all of it.
 
     Args:
         reading: How many are read on at once; the others are cut off, and may miss the reason.

@@ -21,11 +21,13 @@ from starlette.types import ASGIApp
 
 from koda_ray.serve.connections import ApiConnection, BoundConnection
 
-__all__ = ["KEEP_ALIVE_S", "ListeningServer", "api_listening"]
+__all__ = ["GRACE_S", "KEEP_ALIVE_S", "ListeningServer", "api_listening"]
 
 KEEP_ALIVE_S = 75
 """How long a connection to the API may wait for its next request, in seconds: longer than those before it wait."""
-_GRACE_S = 5
+GRACE_S = 5
+"""How long what is under way at the end may take to be answered, in seconds."""
+_LOOK_S = 0.01
 
 
 class ListeningServer(uvicorn.Server):
@@ -59,11 +61,16 @@ async def api_listening(app: ASGIApp, listening: socket.socket) -> AsyncGenerato
         listening: Where it listens; closed at the end.
     """
     server = ListeningServer(
-        app, ApiConnection, lifespan="off", timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=_GRACE_S
+        app, ApiConnection, lifespan="off", timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=GRACE_S
     )
     task = asyncio.create_task(server.show(listening))
     try:
+        while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(_LOOK_S)
+        if task.done():
+            task.result()
+            raise RuntimeError("the API's server ended as it began to listen")
         yield task
     finally:
         server.should_exit = True
-        await task
+        await asyncio.wait({task})

@@ -185,7 +185,7 @@ def hostile_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
 
 
 def through_serve(http: httpx.Client, url: str) -> None:
-    """What the tests of the API see under uvicorn holds behind Ray Serve's proxy too."""
+    """What the tests of the API see under uvicorn holds in Ray Serve's replica too."""
     assert http.get("/v1/ready").json()["ready"] is True
     assert http.get("/v1/sessions/ses_unknown").json()["code"] == "NOT_FOUND"
     assert http.post("/v1/sessions", content=b"x" * (1024 * 1024 + 1)).status_code == 413
