@@ -39,18 +39,22 @@ class Crowding:
     """What one session knows of how full its machine is.
 
     Args:
+        usual_s: As of `stay_s`.
+        high: As of `stay_s`.
         clock: Tells time, in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, usual_s: float, *, high: float, clock: Callable[[], float]) -> None:
+        self._usual_s = usual_s
+        self._high = high
         self._clock = clock
         self._looked_at, self._share = -math.inf, 0.0
 
-    def share(self) -> float:
-        """Return `memory_share`, as it was `LOOK_S` ago at most."""
+    def stay_s(self) -> float:
+        """Return how long the session stays after it was used, by what was seen `LOOK_S` ago at most, in seconds."""
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at, self._share = self._clock(), memory_share()
-        return self._share
+        return stay_s(self._usual_s, share=self._share, high=self._high)
 
 
 def memory_share() -> float:

@@ -18,7 +18,7 @@ from typing import Self
 from koda_ray import phases
 from koda_ray.actors.command_parser import command_of
 from koda_ray.actors.core import After, SessionCore
-from koda_ray.actors.crowding import Crowding, stay_s
+from koda_ray.actors.crowding import Crowding
 from koda_ray.actors.heard import answer_of, heard_words, stops
 from koda_ray.actors.intake import Intake
 from koda_ray.actors.journal import ORCHESTRATOR, SessionJournal
@@ -108,7 +108,8 @@ class Session:
         self._not_before = 0.0
         self._putting_away: asyncio.Task[None] | None = None
         self._put_away_at = 0.0
-        self._crowding = Crowding(self._parts.clock)
+        settings = parts.settings
+        self._crowding = Crowding(settings.idle_timeout_s, high=settings.memory_high, clock=parts.clock)
         self.core = SessionCore(
             store=parts.store, record=record, after=self._after, changed=self._committed, fenced=self._fenced
         )
@@ -528,9 +529,7 @@ class Session:
         waits = self.state.phase in ("question", "plan", "preview") or self.state.approval is not None
         if self._watchers and waits:
             return False
-        settings = self._parts.settings
-        stays_s = stay_s(settings.idle_timeout_s, share=self._crowding.share(), high=settings.memory_high)
-        return self._parts.clock() - self._active_at >= stays_s
+        return self._parts.clock() - self._active_at >= self._crowding.stay_s()
 
     def _fenced(self) -> None:
         """Stop at once, touching nothing: another activation owns row and sandbox."""

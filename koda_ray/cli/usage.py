@@ -23,6 +23,10 @@ def _limit(text: str) -> float:
     return limit
 
 
+def _limits(unit: str, what: str) -> Any:
+    return typer.Option(parser=_limit, metavar=f"{unit}|none", help=f"{what}, in all.")
+
+
 @app.command()
 def usage(
     session: Annotated[
@@ -64,18 +68,10 @@ def usage(
 @app.command()
 def budget(
     session: Session,
-    tokens: Annotated[
-        float | None, typer.Option(parser=_limit, metavar="N|none", help="Tokens of models, in all.")
-    ] = None,
-    cost_usd: Annotated[
-        float | None, typer.Option(parser=_limit, metavar="USD|none", help="Dollars for models, in all.")
-    ] = None,
-    sandbox_minutes: Annotated[
-        float | None, typer.Option(parser=_limit, metavar="MIN|none", help="Minutes of sandbox, in all.")
-    ] = None,
-    render_minutes: Annotated[
-        float | None, typer.Option(parser=_limit, metavar="MIN|none", help="Minutes of rendering, in all.")
-    ] = None,
+    tokens: Annotated[float | None, _limits("N", "Tokens of models")] = None,
+    cost_usd: Annotated[float | None, _limits("USD", "Dollars for models")] = None,
+    sandbox_minutes: Annotated[float | None, _limits("MIN", "Minutes of sandbox")] = None,
+    render_minutes: Annotated[float | None, _limits("MIN", "Minutes of rendering")] = None,
     server: Server = None,
 ) -> None:
     """Set a session's limits: what may be used in all. One that waits because of a limit goes on when it is raised.

@@ -19,6 +19,7 @@ from koda_ray.client.processes import OwnProcesses
 from koda_ray.client.renders import PageRenders
 from koda_ray.client.shares import SharedLinks
 from koda_ray.client.transport import escaped_path, parse
+from koda_ray.client.versions import ShownVersions
 from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
 from koda_ray.plugins import AgentPlugin, PluginList
@@ -44,10 +45,8 @@ from koda_ray.wire import (
     ClusterReport,
     CommandAccepted,
     CommandName,
-    ComparedView,
     CreateSession,
     CreateTakes,
-    DifferenceCurve,
     FileList,
     Fork,
     Health,
@@ -55,7 +54,6 @@ from koda_ray.wire import (
     JobPage,
     JobView,
     LabelSession,
-    LabelVersion,
     MediaLinks,
     Message,
     OwnAssetPage,
@@ -75,16 +73,13 @@ from koda_ray.wire import (
     TakeStill,
     TalkPage,
     UserUsage,
-    VersionDiff,
-    VersionPage,
-    VersionView,
     WhoseTurn,
 )
 
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxes, OwnProcesses):
+class KodaClient(PageRenders, FinalVideos, VideoFrames, ShownVersions, SharedLinks, OwnSandboxes, OwnProcesses):
     """Talks to a server.
 
     Args:
@@ -327,65 +322,13 @@ class KodaClient(PageRenders, FinalVideos, VideoFrames, SharedLinks, OwnSandboxe
         """
         return await self._post(f"{_session(session_id)}/fork", Fork.model_construct(at=at), SessionCreated, key=key)
 
-    async def versions(self, session_id: str, *, limit: int = 50, before: int | None = None) -> VersionPage:
-        """Read a page of the previews that a session has shown, newest first; go on with ``before=page.next``.
-
-        The id of each is a point, for `rewind` and `fork`.
-        """
-        params = {"limit": str(limit)} | ({} if before is None else {"before": str(before)})
-        return await self._get(f"{_session(session_id)}/versions", VersionPage, params=params)
-
-    async def label_version(
-        self, session_id: str, version_id: str, *, note: str | None = None, starred: bool | None = None
-    ) -> VersionView:
-        """Give a version a note, or a star; what is left out stays, and an empty note is none."""
-        body = LabelVersion.model_construct(note=note, starred=starred)
-        sent = body.model_dump(mode="json", by_alias=True, exclude_none=True)
-        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}"
-        return parse(VersionView, await self._send("PATCH", path, json=sent))
-
-    async def open_version(self, session_id: str, version_id: str) -> PreviewLink:
-        """Return where a version's built page is seen for an hour. Nothing is started for it, and nobody woken.
-
-        Raises:
-            NotFound: There is no such version, or its page is not kept any more (PAGE_NOT_KEPT).
-        """
-        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}/player"
-        return await self._post(path, None, PreviewLink)
-
-    async def compare(self, session_id: str, a: str, b: str) -> ComparedView:
-        """Read what there is to see of two versions, or videos by their jobs; of another session, what it shows now.
-
-        Raises:
-            NotFound: There is no such version, job or session, or it shows nothing yet.
-        """
-        return await self._get(f"{_session(session_id)}/compare", ComparedView, params={"a": a, "b": b})
-
-    async def differences(self, session_id: str, a: str, b: str) -> DifferenceCurve:
-        """Read by how much two versions differ, frame by frame; which takes a while the first time.
-
-        Raises:
-            NotFound: As `compare` does.
-            InvalidInput: A final is transparent, or longer than two minutes (NOT_COMPARED).
-        """
-        path = f"{_session(session_id)}/compare/differences"
-        return await self._get(path, DifferenceCurve, params={"a": a, "b": b})
-
-    async def version_diff(self, session_id: str, version_id: str, *, against: str | None = None) -> VersionDiff:
-        """Read how a version's files differ from another's; from those of the one before when none is named."""
-        path = f"{_session(session_id)}/versions/{quote(version_id, safe='')}/diff"
-        return await self._get(path, VersionDiff, params={} if against is None else {"against": against})
-
     async def budget(self, session_id: str, budget: Budget, *, key: str | None = None) -> CommandAccepted:
         """Set how much the session may use in all; one that waits for more goes on.
 
         A limit that is given as None is taken away: the server's own holds. What is not given stays.
         """
         sent = budget.model_dump(mode="json", exclude_unset=True)
-        headers = {"Idempotency-Key": key or new_id("cmd")}
-        return parse(
-            CommandAccepted, await self._send("POST", f"{_session(session_id)}/budget", json=sent, headers=headers)
-        )
+        return await self._post(f"{_session(session_id)}/budget", sent, CommandAccepted, key=key)
 
     # what was used
 

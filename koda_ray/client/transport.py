@@ -219,14 +219,14 @@ class Transport:
     async def _post(
         self,
         path: str,
-        body: Model | None,
+        body: Model | dict[str, JsonValue] | None,
         model: type[M],
         *,
         key: str | None = None,
         attempts: int = ATTEMPTS,
         timeout_s: float | None = None,
     ) -> M:
-        sent = None if body is None else body.model_dump(mode="json", exclude_none=True)
+        sent = body.model_dump(mode="json", exclude_none=True) if isinstance(body, Model) else body
         headers = {"Idempotency-Key": key or new_id("cmd")}
         answer = await self._send("POST", path, json=sent, headers=headers, attempts=attempts, timeout_s=timeout_s)
         return parse(model, answer)

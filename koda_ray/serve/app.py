@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, cast
 
 import ray
@@ -188,10 +188,8 @@ def application(settings: Settings, preview_port: int | None, *, listens: bool =
         )
         keeping = asyncio.create_task(keep_janitor(settings, deps.draining, waker, directory.presence))
         try:
-            if listens:
-                async with api_listening(app, beside_port(settings.host, settings.port)) as app.state.listening:
-                    yield
-            else:
+            port = beside_port(settings.host, settings.port) if listens else None
+            async with nullcontext() if port is None else api_listening(app, port) as app.state.listening:
                 yield
         finally:
             await end_all((keeping,))
@@ -199,7 +197,6 @@ def application(settings: Settings, preview_port: int | None, *, listens: bool =
             await store.close()
 
     app = create_app(deps, running=running)
-    app.state.listening = None
     if not listens:
         app.middleware_stack = HeldBack(TakenAsAsked(app.build_middleware_stack()))
     return app

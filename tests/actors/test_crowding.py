@@ -32,10 +32,10 @@ def test_what_is_taken_of_the_memory_is_seen() -> None:
 def test_a_session_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     shares, at = iter([0.5, 0.9]), [1000.0]
     monkeypatch.setattr(crowding, "memory_share", lambda: next(shares))
-    seen = Crowding(lambda: at[0])
-    assert [seen.share(), seen.share()] == [0.5, 0.5]
+    seen = Crowding(300.0, high=0.8, clock=lambda: at[0])
+    assert [seen.stay_s(), seen.stay_s()] == [300.0, 300.0]
     at[0] += LOOK_S
-    assert seen.share() == 0.9
+    assert seen.stay_s() == pytest.approx(150.0)
 
 
 async def test_on_a_crowded_machine_the_session_that_was_used_longest_ago_leaves_first(world: SessionWorld) -> None:

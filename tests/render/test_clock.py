@@ -191,6 +191,13 @@ async def test_workers_of_workers_and_what_they_fetch(browser: Browser) -> None:
     assert await value(page, "said") == [["go", "text", 130]]
 
 
+async def drawn_by(browser: Browser, worker: str) -> LoadedPage:
+    """Open a page whose one canvas a worker gets in its first message."""
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);</script>"""
+    return await opened(browser, html, **{"w.js": worker})
+
+
 async def test_a_worker_draws_on_a_canvas_of_the_page(browser: Browser) -> None:
     worker = """onmessage = ({ data }) => {
       const g = data.getContext("2d");
@@ -198,9 +205,7 @@ async def test_a_worker_draws_on_a_canvas_of_the_page(browser: Browser) -> None:
         g.fillStyle = `rgb(${t / 10} ${t / 10} ${t / 10})`; g.fillRect(0, 0, 64, 48); requestAnimationFrame(frame);
       });
     };"""
-    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
-    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);</script>"""
-    page = await opened(browser, html, **{"w.js": worker})
+    page = await drawn_by(browser, worker)
     seen: list[float] = []
     for frame in range(8):
         await page.go(frame, FPS)
@@ -270,9 +275,7 @@ async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_f
 
 async def test_a_canvas_that_a_worker_leaves_alone_is_no_change(browser: Browser) -> None:
     worker = 'onmessage = ({ data }) => { data.getContext("2d").fillRect(0, 0, 64, 48); };'
-    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
-    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);</script>"""
-    page = await opened(browser, html, **{"w.js": worker})
+    page = await drawn_by(browser, worker)
     pictures: list[bytes] = []
     for frame in range(4):
         await page.go(frame, FPS)
