@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
+from typing import TypeVar, cast
 
 from pydantic import JsonValue
 
@@ -31,6 +31,7 @@ __all__ = ["After", "SessionCore", "bead_of", "payload_of"]
 After = StopWork | CancelJob | ReleaseSandbox
 """Effects that follow a commit."""
 
+T = TypeVar("T")
 _BEAD_STATUS = {"pending": "open", "active": "in_progress", "done": "closed"}
 
 
@@ -135,18 +136,18 @@ class SessionCore:
             await self._settle()
             await _seen_through(self._write_rewind(point, plan))
 
-    async def renew(self, lease_until: datetime) -> None:
-        """Keep the lease, beside whatever is being written.
+    async def renew(self, lease_until: datetime) -> bool:
+        """Keep the lease, beside whatever is being written; say whether a command waits.
 
         Raises:
             Fenced: A newer activation owns the session.
             NotFound: It was deleted.
         """
-        await _seen_through(self._write_lease(lease_until))
+        return await _seen_through(self._write_lease(lease_until))
 
-    async def _write_lease(self, lease_until: datetime) -> None:
+    async def _write_lease(self, lease_until: datetime) -> bool:
         try:
-            await self.store.commit(self.session_id, self.epoch, Batch(lease_until=lease_until))
+            return await self.store.renew(self.session_id, self.epoch, lease_until=lease_until)
         except (Fenced, NotFound):
             self._lose()
             raise
@@ -268,11 +269,11 @@ class SessionCore:
         return changed
 
 
-async def _seen_through(writing: Coroutine[object, object, None]) -> None:
+async def _seen_through(writing: Coroutine[object, object, T]) -> T:
     """Write to the end: whoever is cancelled meanwhile must not leave memory and database apart."""
     task = asyncio.ensure_future(writing)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise

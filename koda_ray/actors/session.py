@@ -462,24 +462,24 @@ class Session:
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def _hold(self) -> None:
-        """Keep the lease, whatever else this activation does or waits for."""
+        """Keep the lease, whatever else this activation does or waits for, and hear with it whether something waits."""
         while not self._closed:
             await asyncio.sleep(self._parts.settings.lease_s / 3)
             await self._try(self._renew())
 
     async def _renew(self) -> None:
-        await self.core.renew(_lease_until(self._parts.settings))
+        waits = await self.core.renew(_lease_until(self._parts.settings))
         self._renewed_at = self._parts.clock()
+        if waits and not self.intake.busy:  # whoever recorded it may not have reached this process
+            self._spawn(self.intake.look())
 
     async def _heartbeat(self) -> None:
-        """Look for what waits, charge what goes on, save now and then, and end when nobody needs this activation."""
+        """Charge what goes on, save now and then, and end when nobody needs this activation."""
         settings = self._parts.settings
         saved_at = self._parts.clock()
         while not self._closed:
             await asyncio.sleep(settings.lease_s / 3)
             await self._try(self._charge())
-            if not self.intake.busy:  # whoever recorded something may not have reached this process
-                self._spawn(self.intake.look())
             if self._parts.clock() - saved_at >= settings.heartbeat_s:
                 saved_at = self._parts.clock()
                 self._spawn(self.project.save("heartbeat"))

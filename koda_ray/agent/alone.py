@@ -151,7 +151,7 @@ class Agent(Openable):
     async def renew(self, lease: timedelta) -> None:
         """Hold it for longer. Raises Fenced where another process has it."""
         row, _ = self._now_open
-        await self._store.commit(row.id, row.epoch, Batch(lease_until=now() + lease))
+        await self._store.renew(row.id, row.epoch, lease_until=now() + lease)
 
     async def emit(self, event: NewEvent) -> None:
         """Store an event beside its own. Raises Fenced where another process has it."""
@@ -455,7 +455,7 @@ class Agent(Openable):
             await self._store.release(row.id, row.epoch)
             return
         with suppress(Fenced):
-            await self._store.commit(row.id, row.epoch, Batch(lease_until=now()))
+            await self._store.renew(row.id, row.epoch, lease_until=now())
 
     async def _run(self) -> LoopOutcome:
         """Run in a task of its own, so that `cancel` ends the run and not whoever waits for it."""

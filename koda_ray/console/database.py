@@ -35,7 +35,7 @@ async def read_session(session_id: str) -> SessionView:
     store = store_from(Settings.model_validate({}), processes="one")
     await store.open()
     try:
-        return await session_shown(store, await store.get_session(session_id, user_id=_USER))
+        return await session_shown(store, session_id, _USER)
     finally:
         await store.close()
 

@@ -106,16 +106,14 @@ async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None])
     return ids.difference(await store.job_ids(user_id, among=ids)) if ids else ids
 
 
-async def session_shown(store: Store, row: SessionRecord) -> SessionView:
-    """Show a session as it is stored, without final videos that were deleted since, and with what waits for it.
+async def session_shown(store: Store, session_id: str, user_id: str) -> SessionView:
+    """Show a user's session as it is stored, without finals that were deleted since, and with what waits for it.
 
-    Its row is read first: what its process takes meanwhile is told by an event of later, and not shown twice.
+    Raises:
+        NotFound: The user has no such session.
     """
-    finals = [
-        made for made in (row.state.output, row.state.finished) if made is not None and made.video_url is not None
-    ]
-    lost = await lost_finals(store, row.user_id, (made.job_id for made in finals))
-    return view_of(row, lost, words_waiting(await store.inbox(row.id), row.state.plan))
+    found = await store.whole_session(session_id, user_id=user_id)
+    return view_of(found.row, found.lost, words_waiting(found.waiting, found.row.state.plan))
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:

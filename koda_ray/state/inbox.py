@@ -15,8 +15,8 @@ from typing import Protocol, TypeAlias
 from pydantic import JsonValue
 
 from koda_ray.errors import Fenced, LimitReached
-from koda_ray.state.records import CommandRecord, SessionRecord
-from koda_ray.types import now
+from koda_ray.state.records import CommandRecord, SessionRecord, WholeSession
+from koda_ray.types import NodeState, now
 
 __all__ = [
     "MAX_WAITING",
@@ -24,6 +24,7 @@ __all__ = [
     "InboxStore",
     "Judge",
     "check_waiting",
+    "final_jobs",
     "final_video_s",
     "is_awake",
     "new_video_s",
@@ -44,7 +45,7 @@ Judge: TypeAlias = Callable[[SessionRecord, Sequence[CommandRecord]], dict[str, 
 
 
 class InboxStore(Protocol):
-    """Commands that wait for their session, and under which name its process is sought."""
+    """Commands that wait for their session, who holds it, and under which name its process is sought."""
 
     async def receive(
         self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
@@ -80,6 +81,25 @@ class InboxStore(Protocol):
         """Read the commands that wait, in the order in which they were recorded."""
         ...
 
+    async def whole_session(self, session_id: str, *, user_id: str) -> WholeSession:
+        """Read a user's session with all that is shown of it, at one go; NotFound as `Store.get_session`.
+
+        Its row is read first: what its process takes meanwhile is told by an event of later, and not there twice.
+        """
+        ...
+
+    async def renew(self, session_id: str, epoch: int, *, lease_until: datetime) -> bool:
+        """Hold a session until then, under the fence; no commit of the session's, and no event tells of it.
+
+        Returns:
+            Whether a command waits for it.
+
+        Raises:
+            Fenced: ``epoch`` is no longer the session's.
+            NotFound: The session is gone.
+        """
+        ...
+
     async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
         """Have a session's process sought under the next name, since the one under this does not answer.
 
@@ -90,6 +110,12 @@ class InboxStore(Protocol):
             Whether this call did it.
         """
         ...
+
+
+def final_jobs(state: NodeState) -> set[str]:
+    """Return the jobs that made the final videos that a state names."""
+    finals = (state.output, state.finished)
+    return {made.job_id for made in finals if made is not None and made.video_url is not None}
 
 
 def owed_after(owes: str | None, result: Mapping[str, JsonValue]) -> JsonValue:

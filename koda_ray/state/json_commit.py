@@ -54,8 +54,6 @@ def apply_batch(change: Transaction, session_id: str, epoch: int, batch: Batch) 
         fields |= {"state": state_row(batch.state), "owes": batch.state.owes, "updated_at": at, "state_rev": rev}
     if batch.status is not None:
         fields["status"] = batch.status
-    if batch.lease_until is not None:
-        fields["lease_until"] = moment(batch.lease_until)
     if batch.touch:
         fields["last_activity"] = at
     change.set("sessions", session_id, fields)

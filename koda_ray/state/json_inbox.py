@@ -7,14 +7,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, new_video_s, owed_after
+from koda_ray.state.inbox import Judge, check_waiting, final_jobs, final_video_s, is_awake, new_video_s, owed_after
 from koda_ray.state.json_accounts import count_stored
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import OWED_STATUSES, CommandRecord, RenderQuota, SessionQuota, SessionRecord
-from koda_ray.state.refusals import check_renders, no_such, too_many_awake, used_for_another
+from koda_ray.state.records import (
+    OWED_STATUSES,
+    CommandRecord,
+    RenderQuota,
+    SessionQuota,
+    SessionRecord,
+    WholeSession,
+)
+from koda_ray.state.refusals import check_renders, no_such, replaced, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash
 from koda_ray.types import now
 
@@ -67,6 +74,32 @@ class JsonInbox:
     async def inbox(self, session_id: str) -> list[CommandRecord]:
         """Read the commands that wait, in the order in which they were recorded."""
         return await self._database.read(lambda tables: _waiting(tables, session_id))
+
+    async def whole_session(self, session_id: str, *, user_id: str) -> WholeSession:
+        """Read a user's session with what waits for it and which of its finals are gone."""
+
+        def work(tables: Tables) -> WholeSession:
+            row = tables.get("sessions", session_id)
+            if row is None or not is_seen(row) or row["user_id"] != words(user_id):
+                raise no_such("session", session_id)
+            found = decode(SessionRecord, row)
+            jobs = {each: tables.get("jobs", each) for each in final_jobs(found.state)}
+            lost = (each for each, job in jobs.items() if job is None or job["user_id"] != words(user_id))
+            return WholeSession(row=found, waiting=tuple(_waiting(tables, session_id)), lost=frozenset(lost))
+
+        return await self._database.read(work)
+
+    async def renew(self, session_id: str, epoch: int, *, lease_until: datetime) -> bool:
+        """Hold a session until then, under the fence; says whether a command waits for it."""
+
+        def work(change: Transaction) -> bool:
+            row = change.tables.get("sessions", session_id)
+            if row is None or row["epoch"] != epoch:
+                raise replaced("session", session_id, epoch=epoch, current=None if row is None else epoch_of(row))
+            change.set("sessions", session_id, {"lease_until": moment(lease_until)})
+            return any(True for _ in change.tables.of("inbox", session_id))
+
+        return await self._database.write(work)
 
     async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
         """Have a session's process sought under the next name; see `InboxStore.supersede`."""

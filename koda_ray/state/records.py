@@ -45,6 +45,7 @@ __all__ = [
     "SideEffect",
     "ToolCallRecord",
     "ToolCallStatus",
+    "WholeSession",
     "copies_of",
     "maker_of",
     "stored_units",
@@ -112,6 +113,19 @@ class CommandRecord:
     result: dict[str, JsonValue]
     trace: str | None = field(default=None, compare=False)
     created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeSession:
+    """A session with what its row does not say.
+
+    ``waiting`` is what it is asked and has not taken, oldest first; ``lost`` are the jobs of final videos in
+    its state that were deleted.
+    """
+
+    row: SessionRecord
+    waiting: tuple[CommandRecord, ...] = ()
+    lost: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,7 +416,6 @@ class Batch:
     phase_commands: list[PhaseCommand] = field(default_factory=list[PhaseCommand])
     state: NodeState | None = None
     status: Literal["active", "suspended", "closed"] | None = None
-    lease_until: datetime | None = None
     touch: bool = False
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     command: CommandRecord | None = None

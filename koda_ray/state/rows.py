@@ -77,7 +77,8 @@ def record(cls: type[R], row: Row[*tuple[object, ...]]) -> R:
 
 def session(row: Row[*tuple[object, ...]]) -> SessionRecord:
     """Build a session's record; its state is kept as the model's own JSON."""
-    values = {name: row._mapping[name] for name in field_names(SessionRecord)}  # pyright: ignore[reportPrivateUsage]
+    there = row._mapping  # pyright: ignore[reportPrivateUsage]
+    values = {name: there[name] for name in field_names(SessionRecord)}
     values["state"] = NodeState.model_validate_json(values["state"])
     return SessionRecord(**values)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.engine import URL, make_url
 
 from koda_ray.errors import Conflict
@@ -89,6 +89,9 @@ _PROMPT = r'"prompt":("(?:[^"\\]|\\.)*")'
 """Where a state has its prompt: inside of a string its quotes would have backslashes, and none of the few fields before
 it has others in it."""
 _E = schema.events.c
+# made once: making a statement takes longer than running it
+_SESSION = select(schema.sessions).where(_S.id == bindparam("of_session"), _S.status != "closed")
+_OWN_SESSION = _SESSION.where(_S.user_id == bindparam("of_user"), _S.delete_at.is_(None))
 
 
 class SqlStore(
@@ -263,18 +266,17 @@ class SqlStore(
 
     async def get_session(self, session_id: str, *, user_id: str | None = None) -> SessionRecord:
         """Read a row; NotFound when it is missing, closed, or another user's, and for its user when it is discarded."""
+        query, values = _SESSION, {"of_session": session_id}
+        if user_id is not None:
+            query, values = _OWN_SESSION, values | {"of_user": user_id}
 
-        def work(connection: Connection) -> SessionRecord | None:
-            query = select(schema.sessions).where(_S.id == session_id, _S.status != "closed")
-            if user_id is not None:
-                query = query.where(_S.user_id == user_id, _S.delete_at.is_(None))
-            row = connection.execute(query).one_or_none()
-            return None if row is None else session(row)
+        def work(connection: Connection) -> SessionRecord:
+            row = connection.execute(query, values).one_or_none()
+            if row is None:
+                raise no_such("session", session_id)
+            return session(row)
 
-        found = await self._database.read(work)
-        if found is None:
-            raise no_such("session", session_id)
-        return found
+        return await self._database.read(work)
 
     async def list_sessions(
         self,
@@ -393,8 +395,6 @@ class SqlStore(
             values |= new
         if batch.status is not None:
             values["status"] = batch.status
-        if batch.lease_until is not None:
-            values["lease_until"] = batch.lease_until
         if batch.touch:
             values["last_activity"] = at
         if batch.chunks:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     CompoundSelect,
     Connection,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Select,
     String,
     and_,
+    bindparam,
     cast,
     delete,
     exists,
@@ -31,10 +33,19 @@ from sqlalchemy import (
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.inbox import Judge, check_waiting, final_video_s, is_awake, new_video_s, owed_after, superseded
+from koda_ray.state.inbox import (
+    Judge,
+    check_waiting,
+    final_jobs,
+    final_video_s,
+    is_awake,
+    new_video_s,
+    owed_after,
+    superseded,
+)
 from koda_ray.state.notify import Notifier
-from koda_ray.state.records import OWED_STATUSES, CommandRecord, OwedWork, RenderQuota, SessionQuota
-from koda_ray.state.refusals import check_renders, no_such, too_many_awake, used_for_another
+from koda_ray.state.records import OWED_STATUSES, CommandRecord, OwedWork, RenderQuota, SessionQuota, WholeSession
+from koda_ray.state.refusals import check_renders, no_such, replaced, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
 from koda_ray.state.sql_accounts import count_stored
 from koda_ray.state.sql_content import take_turn
@@ -57,6 +68,21 @@ _I = schema.inbox.c
 _J = schema.jobs.c
 _PREVIEW_S = r'"preview":\{(?:"[a-zA-Z]+":"(?:[^"\\]|\\.)*",)*"duration":([0-9.eE+-]+)'
 """Where a state has its preview's length: inside of a string its quotes would have backslashes."""
+# what is asked again and again is made once: making a statement takes longer than running it
+_SESSION: BindParameter[str] = bindparam("of_session")
+_WAITING = select(schema.inbox).where(_I.session_id == _SESSION).order_by(_I.number)
+_IS_ASKED = exists().where(_I.session_id == _SESSION)
+_WHOLE = select(schema.sessions, _IS_ASKED.label("is_asked")).where(
+    _S.id == _SESSION, _S.user_id == bindparam("of_user"), schema.IS_SEEN
+)
+_JOBS_THERE = select(_J.id).where(_J.user_id == bindparam("of_user"), _J.id.in_(bindparam("made", expanding=True)))
+_RENEWED = (
+    update(schema.sessions)
+    .where(_S.id == _SESSION, _S.epoch == bindparam("held"))
+    .values(lease_until=bindparam("until"))
+    .returning(_IS_ASKED)
+)
+_EPOCH = select(_S.epoch).where(_S.id == _SESSION)
 WHOLE_QUOTA = SessionQuota(sessions=0, awake=0, stored_bytes=0)
 """With it, everything is counted."""
 
@@ -88,7 +114,7 @@ class SqlInbox:
                     if (there.name, there.body_hash) != (command.name, digest):
                         raise used_for_another("command", command.key)
                     return record(CommandRecord, there), waits
-            waiting = [record(CommandRecord, each) for each in connection.execute(_waiting(command.session_id))]
+            waiting = _waiting(connection, command.session_id)
             check_waiting(command, waiting)
             found = session(row)
             made = replace(command, result=judge(found, waiting))
@@ -114,7 +140,37 @@ class SqlInbox:
 
     async def inbox(self, session_id: str) -> list[CommandRecord]:
         """Read the commands that wait, in the order in which they were recorded."""
-        return await self._database.records(CommandRecord, _waiting(session_id))
+        return await self._database.read(lambda connection: _waiting(connection, session_id))
+
+    async def whole_session(self, session_id: str, *, user_id: str) -> WholeSession:
+        """Read a user's session with what waits for it and which of its finals are gone: mostly one statement."""
+
+        def work(connection: Connection) -> WholeSession:
+            row = connection.execute(_WHOLE, {"of_session": session_id, "of_user": user_id}).one_or_none()
+            if row is None:
+                raise no_such("session", session_id)
+            found = session(row)
+            waiting = _waiting(connection, session_id) if row.is_asked else ()
+            lost = final_jobs(found.state)
+            if lost:
+                made = {"of_user": user_id, "made": list(lost)}
+                lost.difference_update(connection.execute(_JOBS_THERE, made).scalars())
+            return WholeSession(row=found, waiting=tuple(waiting), lost=frozenset(lost))
+
+        return await self._database.read(work)
+
+    async def renew(self, session_id: str, epoch: int, *, lease_until: datetime) -> bool:
+        """Hold a session until then, under the fence; says whether a command waits for it."""
+        held = {"of_session": session_id, "held": epoch, "until": lease_until}
+
+        def work(connection: Connection) -> bool:
+            row = connection.execute(_RENEWED, held).one_or_none()
+            if row is None:
+                current = connection.execute(_EPOCH, {"of_session": session_id}).scalar_one_or_none()
+                raise replaced("session", session_id, epoch=epoch, current=current)
+            return bool(row[0])
+
+        return await self._database.write(work)
 
     async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
         """Have a session's process sought under the next name; see `InboxStore.supersede`."""
@@ -256,5 +312,5 @@ def why_not_activated(connection: Connection, session_id: str, activation: int |
     return superseded(session_id, activation=activation, current=current)
 
 
-def _waiting(session_id: str) -> Select[*tuple[Any, ...]]:
-    return select(schema.inbox).where(_I.session_id == session_id).order_by(_I.number)
+def _waiting(connection: Connection, session_id: str) -> list[CommandRecord]:
+    return [record(CommandRecord, row) for row in connection.execute(_WAITING, {"of_session": session_id})]

@@ -193,14 +193,15 @@ async def test_a_session_that_cannot_take_what_waits_does_not_begin_nor_hold_the
 
 async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_it_cannot(world: SessionWorld) -> None:
     session = await awake(world, await world.row(**RESTS), lease_s=0.3)
-    usual, goes_on, tried = world.store.commit, asyncio.Event(), asyncio.Event()
+    usual, renew = world.store.commit, world.store.renew
+    goes_on, tried = asyncio.Event(), asyncio.Event()
 
     async def slow(session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
         if batch.events:
             await goes_on.wait()
         return await usual(session_id, epoch, batch)
 
-    async def away(session_id: str, epoch: int, batch: Batch) -> list[Envelope]:
+    async def away(session_id: str, epoch: int, *, lease_until: datetime) -> bool:
         tried.set()
         raise StorageError("the database is away")
 
@@ -215,11 +216,11 @@ async def test_a_session_holds_its_lease_while_a_write_takes_long_and_says_when_
     goes_on.set()
     await writing
 
-    world.store.commit = away  # type: ignore[method-assign]
+    world.store.renew = away  # type: ignore[method-assign]
     await tried.wait()  # no other renewal is on its way
     world.ahead_s = HELD_S
     assert not session.is_held
-    world.store.commit = usual  # type: ignore[method-assign]
+    world.store.renew = renew  # type: ignore[method-assign]
     async with asyncio.timeout(60):
         while not session.is_held:
             await asyncio.sleep(0.02)

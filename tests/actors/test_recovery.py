@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import psutil
@@ -156,16 +157,16 @@ async def test_cancelling_a_render_at_once_leaves_the_session_alive(world: Sessi
 async def test_a_heartbeat_outlives_a_database_that_is_away(world: SessionWorld) -> None:
     session = await world.activate(await world.row(), world.model(scripted_model()), lease_s=0.3)
     await world.until(session, "plan")
-    usual, failures = world.store.commit, 3
+    usual, failures = world.store.renew, 3
 
-    async def away(session_id: str, epoch: int, batch: Batch) -> Any:
+    async def away(session_id: str, epoch: int, *, lease_until: datetime) -> bool:
         nonlocal failures
-        if batch.lease_until is not None and failures:
+        if failures:
             failures -= 1
             raise StorageError("database is locked")
-        return await usual(session_id, epoch, batch)
+        return await usual(session_id, epoch, lease_until=lease_until)
 
-    world.store.commit = away  # type: ignore[method-assign]
+    world.store.renew = away  # type: ignore[method-assign]
     async with asyncio.timeout(60):
         while failures:
             await asyncio.sleep(0.02)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
 from koda_ray.errors import NotFound
-from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, SessionId, User, background_of
+from koda_ray.serve.context import Deps, IdempotencyKey, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import Sought, session_shown, sessions_found
 from koda_ray.serve.problem import responses
@@ -159,13 +159,13 @@ async def list_sessions(user: User, deps: Deps, asked: Annotated[_Asked, Query()
     response_model=SessionView,
     responses=responses(401, 404, 422),
 )
-async def get_session(row: OwnSession, deps: Deps) -> SessionView:
+async def get_session(session_id: SessionId, user: User, deps: Deps) -> SessionView:
     """Return the state as stored. This wakes nothing, however long the session has slept.
 
     Where the final video was deleted that it was finished with, it has no `output`, and is complete all the same.
     Behind what agents at work have not heeded, `unread` has what was said that waits until the session takes it.
     """
-    return await session_shown(deps.store, row)
+    return await session_shown(deps.store, session_id, user)
 
 
 @router.patch(
@@ -182,7 +182,8 @@ async def label_session(session_id: SessionId, user: User, deps: Deps, body: Lab
     """
     title = None if body.title is None else " ".join(body.title.split())
     label = SessionLabel(title=title, pinned=body.pinned)
-    return await session_shown(deps.store, await deps.store.label_session(session_id, user_id=user, label=label))
+    await deps.store.label_session(session_id, user_id=user, label=label)
+    return await session_shown(deps.store, session_id, user)
 
 
 @router.delete(
@@ -221,7 +222,7 @@ async def restore_session(session_id: SessionId, user: User, deps: Deps, request
     row = await deps.store.restore_session(session_id, user_id=user, quota=session_quota(deps.settings))
     if row.owes is not None or await deps.store.inbox(row.id):
         background_of(request).spawn(deps.directory.wake(row.id), what="wake")
-    return await session_shown(deps.store, row)
+    return await session_shown(deps.store, session_id, user)
 
 
 def created(row: SessionRecord, response: Response | None = None) -> SessionCreated:

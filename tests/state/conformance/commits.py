@@ -22,14 +22,14 @@ NAIVE = now().replace(tzinfo=None)
 
 
 class CommitConformance:
-    async def test_state_events_and_leases(self, store: Store) -> None:
+    async def test_state_and_events(self, store: Store) -> None:
         mine = await active_session(store)
-        state, lease = records.working(mine.state), now() + timedelta(hours=1)
-        made = await store.commit(mine.id, 1, Batch(state=state, lease_until=lease, events=[say("a"), say("b")]))
+        state = records.working(mine.state)
+        made = await store.commit(mine.id, 1, Batch(state=state, events=[say("a"), say("b")]))
         assert [event.seq for event in made] == [2, 3]
         assert {event.epoch for event in made} == {1}
         after = await store.get_session(mine.id)
-        assert (after.state, after.owes, after.seq, after.lease_until) == (state, "execute", 3, lease)
+        assert (after.state, after.owes, after.seq, after.lease_until) == (state, "execute", 3, mine.lease_until)
         assert after.last_activity == mine.last_activity
         assert after.updated_at > mine.updated_at
         assert await store.events(mine.id, after=1) == made

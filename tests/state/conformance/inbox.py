@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, Fenced, InvalidTransition, LimitReached, NotFound
 from koda_ray.state.inbox import MAX_WAITING, MAX_WAITING_BYTES
-from koda_ray.state.records import Batch, CommandRecord, SessionRecord
+from koda_ray.state.records import Batch, CommandRecord, SessionRecord, WholeSession
 from koda_ray.state.store import Store
-from koda_ray.types import now
+from koda_ray.types import Output, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
 from tests.state.records import SOON, active_session, new_session, say
@@ -52,6 +52,49 @@ class InboxConformance:
         assert await store.receive(first, never) == (taken, False)
         with pytest.raises(Conflict, match="'a'"):
             await store.receive(records.command(mine, "a", text="else"), after)
+
+    @pytest.mark.quick
+    async def test_who_renews_a_lease_hears_whether_something_waits(self, store: Store) -> None:
+        mine = await active_session(store)
+        before, until = await store.get_session(mine.id), now() + SOON * 2
+        assert not await store.renew(mine.id, mine.epoch, lease_until=until)
+        after_it = await store.get_session(mine.id)
+        assert after_it == dataclasses.replace(before, lease_until=until) and after_it.rev == before.rev
+        made, _ = await store.receive(records.command(mine), after)
+        assert await store.renew(mine.id, mine.epoch, lease_until=until)
+        await store.commit(mine.id, mine.epoch, Batch(refused=made.key))
+        assert not await store.renew(mine.id, mine.epoch, lease_until=until)
+        newer = await store.activate(mine.id, host="newer", lease_until=until)
+        with pytest.raises(Fenced):
+            await store.renew(mine.id, mine.epoch, lease_until=until + SOON)
+        assert await store.get_session(mine.id) == newer
+        with pytest.raises(NotFound):
+            await store.renew("ses_none", 1, lease_until=until)
+
+    @pytest.mark.quick
+    async def test_a_session_is_read_whole(self, store: Store) -> None:
+        mine = await active_session(store)
+        job = records.job(of=mine)
+        await store.create_job(job)
+        finals = {
+            name: Output(job_id=job_id, video_url=f"/{job_id}")
+            for name, job_id in (("output", job.id), ("finished", "job_gone"))
+        }
+        state = mine.state.model_copy(update=finals)
+        await store.commit(mine.id, mine.epoch, Batch(state=state))
+        found = await store.whole_session(mine.id, user_id="ann")
+        assert found == WholeSession(row=await store.get_session(mine.id), lost=frozenset({"job_gone"}))
+        asked = [(await store.receive(records.command(mine, key), after))[0] for key in ("a", "b")]
+        found = await store.whole_session(mine.id, user_id="ann")
+        assert found.waiting == tuple(asked) and found.row == await store.get_session(mine.id)
+        await store.delete_job(job.id, user_id="ann")
+        assert (await store.whole_session(mine.id, user_id="ann")).lost == {job.id, "job_gone"}
+        for session_id, user_id in ((mine.id, "bob"), ("ses_none", "ann")):
+            with pytest.raises(NotFound):
+                await store.whole_session(session_id, user_id=user_id)
+        await store.discard_session(mine.id, user_id="ann", delete_at=now() + SOON)
+        with pytest.raises(NotFound):
+            await store.whole_session(mine.id, user_id="ann")
 
     async def test_what_is_refused_waits_no_longer_and_may_be_asked_again(self, store: Store) -> None:
         mine = await active_session(store)

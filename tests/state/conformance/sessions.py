@@ -197,7 +197,6 @@ class SessionConformance:
             state=records.working(mine.state),
             status="closed",
             touch=True,
-            lease_until=now(),
             events=[say("late")],
             command=records.command(mine),
             messages=[records.message(mine, 0)],
@@ -211,6 +210,8 @@ class SessionConformance:
         for epoch in (mine.epoch, 0, 99):
             with pytest.raises(Fenced, match="epoch 2"):
                 await old.commit(mine.id, epoch, batch)
+            with pytest.raises(Fenced, match="epoch 2"):
+                await old.renew(mine.id, epoch, lease_until=now())
         await old.release(mine.id, mine.epoch)
         assert await new.get_session(mine.id) == before
         assert len(await new.events(mine.id)) == 1
