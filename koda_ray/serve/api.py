@@ -173,6 +173,7 @@ def create_app(
         static_url="/docs/assets",  # the page's scripts come from here, not from a network that may be closed
         openapi_url="/v1/openapi.json",
         lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Traced` is ours, and looks for nobody
         middleware=_middleware(deps, callers, streams, bodies, _Pace(stalled_s, quick_s)),
     )
     app.state.deps = deps

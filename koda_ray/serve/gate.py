@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -30,6 +31,9 @@ from koda_ray.serve.problem import error_response, problem_of, problem_response
 from koda_ray.serve.rates import SAFE_METHODS
 
 __all__ = ["Gate"]
+
+_NAMES = 64
+"""Of how many names it is remembered whether they mean this machine: a client says the same one each time."""
 
 
 class Gate:
@@ -92,7 +96,7 @@ class Gate:
         if await self._callers.auth.required():
             return None
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not _is_here(_name(f"//{host}")):
+        if not _is_here(f"//{host}"):
             return problem_response(
                 problem_of(
                     421,
@@ -119,10 +123,12 @@ class Gate:
 
 def _is_ours(headers: Headers) -> bool:
     origin = headers.get("origin")
-    return _is_here(_name(f"//{headers.get('host', '')}")) and (origin is None or _is_here(_name(origin)))
+    return _is_here(f"//{headers.get('host', '')}") and (origin is None or _is_here(origin))
 
 
-def _is_here(name: str) -> bool:
+@lru_cache(maxsize=_NAMES)
+def _is_here(address: str) -> bool:
+    name = _name(address)
     return is_loopback(name) or name.endswith(".localhost")
 
 

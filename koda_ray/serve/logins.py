@@ -16,6 +16,7 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -52,7 +53,7 @@ class Logins:
     key: bytes
     clock: Callable[[], datetime] = now
 
-    @property
+    @cached_property
     def cookie(self) -> str:
         """The cookie's name: another one for each installation, since those on one host share their cookies."""
         return f"koda_login_{self._mac('name')[:8]}"
@@ -76,7 +77,8 @@ class Logins:
 
     def read(self, headers: Headers) -> Login | None:
         """Return who was signed in here with the cookie of a request; None without one, or where it is of no use."""
-        body, _, mac = cookie_parser(headers.get("cookie", "")).get(self.cookie, "").rpartition(".")
+        sent = headers.get("cookie")  # most requests have none: what runs them has the key itself
+        body, _, mac = cookie_parser(sent).get(self.cookie, "").rpartition(".") if sent else ("", "", "")
         if not body or not hmac.compare_digest(self._mac(body).encode(), mac.encode()):
             return None
         key_id, _, end = body.rpartition(".")

@@ -100,7 +100,7 @@ async def test_refusals_can_be_read_too(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(SqlStore, "get_session", broken)
+    monkeypatch.setattr(SqlStore, "whole_session", broken)
     bug = await http.get(f"/v1/sessions/{session_id}", headers=BEARER | ORIGIN)
     assert (bug.status_code, bug.json()["code"]) == (500, "INTERNAL") and may_read(bug)
     assert not may_read(await http.get(f"/v1/sessions/{session_id}", headers=BEARER | {"Origin": OTHER}), OTHER)
