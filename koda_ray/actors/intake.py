@@ -2,10 +2,10 @@
 
 There is no other way in, and it needs no process: `record_command` judges a command by the session's row and by what
 waits before it, in the transaction that records it, so what the phase does not take is refused at once, also to one
-that sleeps. What is recorded is durable. `Intake` takes it, when it is told to (`take`), when it looks (with each
-heartbeat) and before anything else of an activation, in the order in which it was recorded; the commit that applies a
-command takes it out. So none is lost, none is applied twice, and what one client says after another's answer comes
-after it.
+that sleeps. What is recorded is durable. `Intake` takes it, when it is told to (`take`), when something waits as the
+lease is renewed, and before anything else of an activation, in the order in which it was recorded; the commit that
+applies a command takes it out. So none is lost, none is applied twice, and what one client says after another's answer
+comes after it.
 
 Between the two the agents may have changed the phase. What it does not take any more is refused then: whoever still
 waits for the answer gets the error, and the log has it as ``command_refused`` for whoever had a 202 already. Nothing

@@ -2,8 +2,9 @@
 
 Writers on SQLite begin with ``BEGIN IMMEDIATE``, so that a transaction that has read never fails to become a writer;
 in WAL mode readers are never blocked. Every commit is synced to disk (``synchronous=FULL``): a stored START of a tool
-call must outlive a power cut as well as a killed process, because what the tool did outlives both. Threads are the
-store's own: a render that fills the loop's default pool does not delay the reading of a state.
+call must outlive a power cut as well as a killed process, because what the tool did outlives both. A lease need not:
+who has it does not outlive a power cut either. Threads are the store's own: a render that fills the loop's default pool
+does not delay the reading of a state.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -118,20 +119,25 @@ class Database:
         """Run a query for one kind of record."""
         return await self.read(lambda connection: [record(cls, row) for row in connection.execute(query)])
 
-    async def write(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> T:
+    async def write(
+        self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None, *, synced: bool = True
+    ) -> T:
         """Run one write transaction; it is rolled back when ``work`` raises.
 
         Args:
             work: What to do on the connection.
             then: Called with the result once it is durable, in the same thread: it runs also when the caller was
                 cancelled meanwhile.
+            synced: Whether it outlives a power cut; else, in a file of this machine, it outlives a killed process alone
+                and does not keep the file's other writers waiting for the disk.
 
         Raises:
             StorageError: Code DISK_FULL where that is why.
         """
 
         def run() -> T:
-            result = self._work(self._require(self._writer), work, self._turn)
+            how = nullcontext if synced or self._has_clock else _unsynced
+            result = self._work(self._require(self._writer), work, self._turn, how)
             if then is not None:
                 then(result)
             return result
@@ -184,9 +190,15 @@ class Database:
             raise RuntimeError(f"{self!r} was closed")
         return engine
 
-    def _work(self, engine: Engine, work: Callable[[Connection], T], turn: threading.Lock | nullcontext[None]) -> T:
+    def _work(
+        self,
+        engine: Engine,
+        work: Callable[[Connection], T],
+        turn: threading.Lock | nullcontext[None],
+        how: Callable[[Connection], AbstractContextManager[object]] = nullcontext,
+    ) -> T:
         try:
-            with turn, engine.connect() as connection, connection.begin():
+            with turn, engine.connect() as connection, how(connection), connection.begin():
                 if self._has_clock and CLOCK.is_due:
                     self._hear_clock(connection)
                 return work(connection)
@@ -315,6 +327,31 @@ def _set_up(driver: _Driver, _record: object) -> None:
     cursor.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
     cursor.close()
+
+
+@contextmanager
+def _unsynced(connection: Connection) -> Generator[None]:
+    """Have the transactions of a connection wait for no disk meanwhile; it never stays so."""
+    _say(connection, "PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        try:
+            _say(connection, "PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.invalidate()
+            raise
+
+
+def _say(connection: Connection, sql: str) -> None:
+    """Run what must not be in a transaction: SQLAlchemy would begin one."""
+    cursor = cast("_Driver", connection.connection).cursor()
+    try:
+        cursor.execute(sql)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(sql, None, error) from error
+    finally:
+        cursor.close()
 
 
 def _never_sleep(driver: _Driver, _record: object) -> None:

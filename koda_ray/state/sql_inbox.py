@@ -170,7 +170,7 @@ class SqlInbox:
                 raise replaced("session", session_id, epoch=epoch, current=current)
             return bool(row[0])
 
-        return await self._database.write(work)
+        return await self._database.write(work, synced=False)
 
     async def supersede(self, session_id: str, activation: int, *, at: datetime) -> bool:
         """Have a session's process sought under the next name; see `InboxStore.supersede`."""

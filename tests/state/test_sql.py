@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from koda_ray.config import Settings
-from koda_ray.errors import Missing, StorageError
+from koda_ray.errors import Fenced, Missing, StorageError
 from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.sql_inbox import queued_video_s
@@ -68,6 +68,20 @@ async def test_readers_do_not_wait_for_a_writer(store: SqlStore, tmp_path: Path)
         commit = asyncio.create_task(store.activate(mine.id, host="h", lease_until=now() + SOON))
         writer.execute("COMMIT")
     assert (await commit).epoch == 78
+
+
+async def test_nothing_but_a_lease_is_written_without_the_disk(store: SqlStore) -> None:
+    def synced(connection: Connection) -> int:
+        return connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+
+    mine = await active_session(store)
+    assert await store.database.write(synced, synced=False) == 1
+    await store.renew(mine.id, mine.epoch, lease_until=now() + SOON)
+    assert await store.database.write(synced) == 2
+    with pytest.raises(Fenced):
+        await store.renew(mine.id, mine.epoch + 1, lease_until=now() + SOON)
+    assert await store.database.write(synced) == 2
+    assert (await store.get_session(mine.id)).lease_until is not None
 
 
 async def test_a_writer_that_never_ends_is_named(
