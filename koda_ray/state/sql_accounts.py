@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, or_, select, update
 
 from koda_ray.errors import Conflict
 from koda_ray.state import schema
@@ -24,6 +24,9 @@ _A = schema.assets.c
 _K = schema.api_keys.c
 _A_KEY = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
 _EVER_A_KEY = select(_K.user_id).limit(1)  # asked with each request that has no key
+# asked with each request that has one; made once, which takes longer than running it
+_WHOSE = select(_K.user_id).where(_K.key_hash == bindparam("hashed"), _K.revoked_at.is_(None))
+_WHOSE_ID = select(_K.user_id).where(_K.key_hash.startswith(bindparam("begins")), _K.revoked_at.is_(None))
 
 
 class SqlAccounts:
@@ -59,15 +62,15 @@ class SqlAccounts:
 
     async def user_for_key(self, key: str) -> str | None:
         """Return whose key it is; None for one that is unknown or revoked."""
-        query = select(_K.user_id).where(_K.key_hash == key_hash(key), _K.revoked_at.is_(None))
-        return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        asked = {"hashed": key_hash(key)}
+        return await self._database.read(lambda connection: connection.execute(_WHOSE, asked).scalar_one_or_none())
 
     async def user_for_key_id(self, key_id: str) -> str | None:
         """Return whose key it is that an id names; None for one that is unknown or revoked."""
         if KEY_ID.fullmatch(key_id) is None:
             return None
-        query = select(_K.user_id).where(_K.key_hash.startswith(key_id), _K.revoked_at.is_(None))
-        return await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        asked = {"begins": key_id}
+        return await self._database.read(lambda connection: connection.execute(_WHOSE_ID, asked).scalar_one_or_none())
 
     async def has_api_keys(self, *, revoked: bool = False) -> bool:
         """Whether any key is of use; with ``revoked``, whether there ever was one."""

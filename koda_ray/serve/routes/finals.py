@@ -2,7 +2,7 @@
 
 They are listed with all renders (`GET /v1/renders?session=ID&kind=final`), watched by their jobs, and cancelled as
 every render is. A session's state is its process's to write, and goes on naming the final that it was finished with:
-whoever shows that looks whether it is there (`listing.lost_finals`).
+whoever shows that looks whether it is there (`listing.lost_finals`, `InboxStore.whole_session`).
 """
 
 from __future__ import annotations
