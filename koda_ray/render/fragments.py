@@ -15,7 +15,7 @@ from koda_ray.errors import EncodeFailed
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["fragment_of"]
+__all__ = ["fragment_of", "padding_after"]
 
 _FLAGS = "+".join(
     (
@@ -29,6 +29,8 @@ _FLAGS = "+".join(
 _HEAD = (b"ftyp", b"moov")
 _BODY = (b"moof", b"mdat")
 _TIMEOUT_S = 60.0
+_BLOCK_BYTES = 32 * 1024
+_BOX_BYTES = 8
 _LARGE_HEADER_BYTES = 16
 
 
@@ -59,6 +61,17 @@ async def fragment_of(spec: RenderSpec, unit: Path, start: int, *, leads: bool) 
     made = await run("ffmpeg", [*inputs, "-movflags", _FLAGS, "-f", "mp4", "pipe:1"], timeout_s=_TIMEOUT_S)
     kept = (*_HEAD, *_BODY) if leads else _BODY  # and no index at the end
     return b"".join(box for kind, box in _boxes(made) if kind in kept)
+
+
+def padding_after(sent_bytes: int) -> bytes:
+    """Return a box without meaning that fills the block of so many bytes, so that its player has all of it.
+
+    Chromium's network cache gives its player whole blocks of 32 KiB: the rest would wait for the next fragment
+    (``kBlockSizeShift`` in ``media/.../url_index.cc``).
+    """
+    size = -sent_bytes % _BLOCK_BYTES
+    size += _BLOCK_BYTES if 0 < size < _BOX_BYTES else 0
+    return size.to_bytes(4) + b"free" + bytes(size - _BOX_BYTES) if size else b""
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:

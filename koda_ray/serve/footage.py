@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from koda_ray.actors.leased_job import OVER
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.render.fragments import fragment_of
+from koda_ray.render.fragments import fragment_of, padding_after
 from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.decoding import as_file
 from koda_ray.serve.deps import ApiDeps
@@ -62,7 +62,7 @@ class Footage:
         Ends early, with a whole fragment, where the job ends without its video or is deleted, where a unit was swept,
         and where this server is about to stop.
         """
-        sent, units, changed = 0, 0, asyncio.Event()
+        sent, units, size, changed = 0, 0, 0, asyncio.Event()
         async with deps.store.lookout.watching(job.session_id or job.id, rings=changed) as watch:
             with suppress(NotFound):  # the job, or one of its units
                 while not deps.draining.is_set():
@@ -73,8 +73,10 @@ class Footage:
                         for chunk in await deps.store.chunks(job.id, first=units):
                             if chunk.start != sent:
                                 break
-                            yield await self._fragment(deps, spec, chunk)
-                            sent, units = chunk.stop, units + 1
+                            fragment = await self._fragment(deps, spec, chunk)
+                            fragment += padding_after(size + len(fragment))
+                            yield fragment
+                            sent, units, size = chunk.stop, units + 1, size + len(fragment)
                     if job.status in OVER or (spec is not None and sent >= spec.frame_count):
                         return
                     with suppress(TimeoutError):
