@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from koda_ray.client import KodaClient
+from koda_ray.errors import NotFound
 from koda_ray.render.ffmpeg import run
 from tests.serve.test_renders import PAGE, SMALL, browsers, events, held_after, post
 from tests.serve.world import World
@@ -55,10 +57,10 @@ async def test_a_video_is_watched_while_it_is_rendered(
     stood = [event["data"]["watchableS"] for event in told if event["type"] == "render_progress"]  # type: ignore[index]
     assert stood == sorted(stood) and stood[-1] == 2.5
 
-    finished = await http.get(f"/v1/jobs/{made['id']}/footage", follow_redirects=True)
-    assert finished.content == video
-    strange = await http.get("/v1/jobs/job_nobody/footage")
-    assert (strange.status_code, strange.json()["code"]) == (404, "NOT_FOUND")
+    async with KodaClient(browsers.url) as client:
+        assert b"".join([piece async for piece in client.footage(made["id"])]) == video  # it is finished
+        with pytest.raises(NotFound):
+            _ = [piece async for piece in client.footage("job_nobody")]
 
 
 async def test_it_ends_with_whole_frames_where_the_render_is_deleted(
