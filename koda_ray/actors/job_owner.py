@@ -99,6 +99,7 @@ class JobOwner:
         self._begun = False
         self._untold: list[UnitResult] = []
         self._taken_over: dict[str, UnitResult] = {}
+        self._stops: dict[int, int] = {}
         self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
 
     @property
@@ -192,7 +193,7 @@ class JobOwner:
     async def progress(self, progress: Progress) -> None:
         """Tell how far it is, now and then."""
         if self._begun and self._pace.is_due(progress):
-            await _tell(self._fence, progress_words(progress))
+            await _tell(self._fence, progress_words(progress, watchable_s=self._watchable_s()))
 
     @staticmethod
     async def tell_waiting(fence: JobFence, waited_s: float) -> None:
@@ -215,6 +216,13 @@ class JobOwner:
             return
         await self._write([unit])
 
+    def _watchable_s(self) -> float:
+        """Return how many seconds of the video stand without a gap, where it can be watched before it is joined."""
+        stop = 0
+        while self._spec.format == "mp4" and stop in self._stops:
+            stop = self._stops[stop]
+        return self._spec.seconds(stop)
+
     async def _tell_untold(self) -> None:
         self._begun = True
         if self._untold:
@@ -222,6 +230,7 @@ class JobOwner:
 
     async def _write(self, units: Sequence[UnitResult]) -> None:
         """Record units, and charge what nobody was charged for, in one transaction."""
+        self._stops |= {unit.unit.start: unit.unit.stop for unit in units}
         row = self._fence.row
         made = [self._taken_over.pop(unit.key, unit) if unit.reused else unit for unit in units]
         charges = [charge for unit in made for charge in self.minutes.unit(unit)]

@@ -44,8 +44,8 @@ def start_words(spec: RenderSpec) -> dict[str, JsonValue]:
     }
 
 
-def progress_words(progress: Progress) -> dict[str, JsonValue]:
-    """Say how far a job is."""
+def progress_words(progress: Progress, *, watchable_s: float = 0.0) -> dict[str, JsonValue]:
+    """Say how far a job is; so many seconds of the video stand without a gap, from its beginning."""
     return {
         "percent": round(progress.percent, 1),
         "stage": progress.stage,
@@ -53,6 +53,7 @@ def progress_words(progress: Progress) -> dict[str, JsonValue]:
         "framesTotal": progress.frames_total,
         "framesPerS": _rounded(progress.frames_per_s),
         "secondsLeft": _rounded(progress.seconds_left),
+        "watchableS": watchable_s,
         **({} if progress.waited_s is None else {"waitedS": progress.waited_s}),
     }
 

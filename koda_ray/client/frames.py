@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from urllib.parse import quote
+
+import httpx
 
 from koda_ray.client.transport import Transport
 
@@ -46,6 +49,27 @@ class VideoFrames(Transport):
     async def page_render_sprite(self, render_id: str, *, count: int = 50, width_px: int = 160) -> bytes:
         """Get frames of a page's finished video in one JPEG. As `sprite`."""
         return await self._picture(f"/v1/renders/{quote(render_id, safe='')}/sprite.jpg", count=count, w=width_px)
+
+    async def footage(self, job_id: str) -> AsyncGenerator[bytes]:
+        """Yield a video while it is rendered: pieces of a fragmented mp4 without sound, to be played as they come.
+
+        What comes ends early where the render does.
+
+        Args:
+            job_id: The job that makes it, a session's or a page's; of a finished one its video comes.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: NOT_WATCHABLE: it ended without a video, or makes something else than an mp4.
+            LimitReached: As many streams of yours are open as may.
+        """
+        path = f"/v1/jobs/{quote(job_id, safe='')}/footage"
+        try:
+            async with self._streaming(path, params=None, headers={"Accept": "video/mp4"}, timeout_s=None) as response:
+                async for piece in response.aiter_raw():
+                    yield piece
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
     async def _picture(self, path: str, **asked: int) -> bytes:
         return (await self._send("GET", path, params={name: str(value) for name, value in asked.items()})).content

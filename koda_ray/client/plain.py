@@ -175,6 +175,7 @@ class Koda:
     download_page_render = _once(KodaClient.download_page_render)
     page_render_frame = _once(KodaClient.page_render_frame)
     page_render_sprite = _once(KodaClient.page_render_sprite)
+    footage = _each(KodaClient.footage)
 
     create_image = _once(KodaClient.create_image)
     images = _once(KodaClient.images)

@@ -157,11 +157,19 @@ class Transport:
 
     @asynccontextmanager
     async def _streaming(
-        self, path: str, *, params: Params | None, headers: Mapping[str, str]
+        self,
+        path: str,
+        *,
+        params: Params | None,
+        headers: Mapping[str, str],
+        timeout_s: float | None = _HEARTBEATS_MISSED_S,
     ) -> AsyncGenerator[httpx.Response]:
-        timeout = httpx.Timeout(_HEARTBEATS_MISSED_S, connect=5.0)
+        """Have an answer that comes bit by bit; nothing may come for so long."""
+        timeout = httpx.Timeout(timeout_s, connect=5.0)
         given = {"Accept": "text/event-stream", **headers}
-        async with self._http.stream("GET", path, params=params, headers=given, timeout=timeout) as response:
+        async with self._http.stream(
+            "GET", path, params=params, headers=given, timeout=timeout, follow_redirects=True
+        ) as response:
             if response.status_code in _RETRY_STATUSES:
                 raise Unreachable(f"{self.url} answers {response.status_code}")
             if response.is_error:

@@ -26,6 +26,7 @@ from koda_ray.serve.comparing import Comparing
 from koda_ray.serve.crossing import let_in
 from koda_ray.serve.decoding import DecodingTurns
 from koda_ray.serve.deps import ApiDeps
+from koda_ray.serve.footage import Footage
 from koda_ray.serve.gate import Gate
 from koda_ray.serve.hangups import HangUps
 from koda_ray.serve.limits import BodyLimit
@@ -186,6 +187,7 @@ def create_app(
     app.state.unpacking = Unpacking(deps.settings.unpacked_mb << 20)
     app.state.bodies = bodies
     app.state.comparing = Comparing()
+    app.state.footage = Footage()
     app.state.pictures = DecodingTurns("pictures of videos", most=frames.MOST_WAITING, at_once=2)
     app.state.parts = Parts(deps)
     app.state.providers = providers

@@ -269,12 +269,12 @@ class JsonJobs:
 
         return await self._database.write(work, lambda removed: self._notifier.notify(job_id) if removed else None)
 
-    async def chunks(self, job_id: str) -> list[ChunkRecord]:
-        """Read a job's chunk rows by unit."""
+    async def chunks(self, job_id: str, *, first: int = 0) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit, from the first that is wanted on."""
 
         def work(tables: Tables) -> list[ChunkRecord]:
             rows = sorted(tables.of("chunks", job_id), key=lambda row: cast("int", row["unit"]))
-            return [decode(ChunkRecord, row) for row in rows]
+            return [decode(ChunkRecord, row) for row in rows if cast("int", row["unit"]) >= first]
 
         return await self._database.read(work)
 

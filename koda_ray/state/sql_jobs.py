@@ -329,10 +329,10 @@ class SqlJobs:
 
         return await self._database.write(work, lambda removed: self._notifier.notify(job_id) if removed else None)
 
-    async def chunks(self, job_id: str) -> list[ChunkRecord]:
-        """Read a job's chunk rows by unit."""
+    async def chunks(self, job_id: str, *, first: int = 0) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit, from the first that is wanted on."""
         table = schema.chunks.c
-        query = select(schema.chunks).where(table.job_id == job_id).order_by(table.unit)
+        query = select(schema.chunks).where(table.job_id == job_id, table.unit >= first).order_by(table.unit)
         return await self._database.records(ChunkRecord, query)
 
     async def append_job_events(self, job_id: str, epoch: int, events: Sequence[NewEvent]) -> list[Envelope]:

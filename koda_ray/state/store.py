@@ -518,8 +518,8 @@ class Store(
         """
         ...
 
-    async def chunks(self, job_id: str) -> list[ChunkRecord]:
-        """Read a job's chunk rows by unit."""
+    async def chunks(self, job_id: str, *, first: int = 0) -> list[ChunkRecord]:
+        """Read a job's chunk rows by unit, from the first that is wanted on."""
         ...
 
     # what work costs

@@ -188,10 +188,11 @@ class BatchView(Model):
 class RenderView(Model):
     """A page render: ``request`` is what was asked for, ``spec`` what it came to once the page was read.
 
-    ``progress`` holds ``percent``, ``stage``, ``framesDone``, ``framesTotal``, ``framesPerS`` and ``secondsLeft``; in
-    the stage ``waiting`` (for a machine that can render) also ``waitedS``, in seconds; ``result`` what was made, with
-    ``still`` where all frames are one picture, and ``warnings`` of what the page did not get; ``error`` a ``code`` and
-    a ``message``. ``videoUrl``, ``thumbnailUrl`` and ``reportUrl`` are null until it has succeeded.
+    ``progress`` holds ``percent``, ``stage``, ``framesDone``, ``framesTotal``, ``framesPerS``, ``secondsLeft`` and
+    ``watchableS`` (how many seconds of it can be watched already); in the stage ``waiting`` (for a machine that can
+    render) also ``waitedS``, in seconds; ``result`` what was made, with ``still`` where all frames are one picture, and
+    ``warnings`` of what the page did not get; ``error`` a ``code`` and a ``message``. ``videoUrl``, ``thumbnailUrl``
+    and ``reportUrl`` are null until it has succeeded.
     """
 
     id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -36,6 +36,7 @@ from koda_ray.state.records import (
     ApprovalRecord,
     Batch,
     CheckpointRecord,
+    ChunkRecord,
     CommandRecord,
     JobRecord,
     SessionQuota,
@@ -435,10 +436,11 @@ class ScriptedDirectory:
             updated_at=at,
         )
 
-    async def tell(self, job: JobRecord, *events: NewEvent) -> None:
-        """Write a render's row, with what is told of it."""
+    async def tell(self, job: JobRecord, *events: NewEvent, chunks: Sequence[ChunkRecord] = ()) -> None:
+        """Write a render's row, with what is told of it, and with units of it."""
         async with self._lock:
-            await self._store(self._rows[str(job.session_id)], Batch(jobs=[job], events=list(events)))
+            batch = Batch(jobs=[job], events=list(events), chunks=list(chunks))
+            await self._store(self._rows[str(job.session_id)], batch)
 
     async def _render(self, row: SessionRecord, kind: str, extension: str, job_id: str | None = None) -> str:
         job = self._job(row, kind, job_id or new_id("job"))

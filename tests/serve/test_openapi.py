@@ -84,6 +84,7 @@ OPERATIONS = {
     "deleteFinal": ("delete", "/v1/sessions/{session_id}/finals/{job_id}"),
     "listJobs": ("get", "/v1/sessions/{session_id}/jobs"),
     "getJob": ("get", "/v1/jobs/{job_id}"),
+    "watchJob": ("get", "/v1/jobs/{job_id}/footage"),
     "cancelJob": ("post", "/v1/jobs/{job_id}/cancel"),
     "renderAgain": ("post", "/v1/jobs/{job_id}/again"),
     "createRender": ("post", "/v1/renders"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse, StreamingResponse
 from pydantic import JsonValue
 
 from koda_ray.actors.leased_job import OVER
 from koda_ray.errors import InvalidTransition
 from koda_ray.serve.again import final_again, page_again
-from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
+from koda_ray.serve.context import Deps, Following, IdempotencyKey, OwnSession, User, background_of
+from koda_ray.serve.footage import Footage, check_watchable
 from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.commands import Submit
 from koda_ray.serve.turns import wake_in_turn
@@ -39,6 +42,36 @@ OwnJob = Annotated[JobRecord, Depends(_own_job)]
 async def get_job(job: OwnJob) -> JobView:
     """Return its status, progress and result."""
     return _view(job)
+
+
+@router.get(
+    "/jobs/{job_id}/footage",
+    operation_id="watchJob",
+    summary="Watch a video while it is rendered",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "A fragmented mp4 without sound that grows until the last frame is there",
+            "content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        307: {"description": "It is finished: `Location` is the video"},
+        **responses(401, 404, 409, 422, 429),
+    },
+)
+async def watch_job(job: OwnJob, deps: Deps, following: Following, request: Request) -> Response:
+    """Send what stands of the video without a gap from its beginning, then the rest as it is rendered.
+
+    Of an mp4; `watchableS` of its progress says how many seconds stand. What is sent ends early where the job does.
+    """
+    if job.status == "succeeded":
+        base = f"/v1/renders/{job.id}/video" if job.session_id is None else f"/v1/sessions/{job.session_id}/video"
+        return RedirectResponse(base if job.session_id is None else f"{base}?job={job.id}")
+    check_watchable(job)
+    footage = cast(Footage, request.app.state.footage)
+    sent = await following.enter_async_context(aclosing(footage.follow(deps, job)))
+    return StreamingResponse(
+        sent, media_type="video/mp4", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    )
 
 
 @router.post(

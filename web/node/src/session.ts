@@ -85,6 +85,8 @@ export interface Progress {
   framesDone?: number;
   framesTotal?: number;
   secondsLeft?: number;
+  /** How many seconds of the video stand, from its beginning. */
+  watchableS?: number;
 }
 
 /** A render's row, as far as it says how far that is. */

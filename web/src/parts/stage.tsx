@@ -1,15 +1,17 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { CircleDashed, Film, ImagePlay, Radio } from 'lucide-react';
+import { CircleDashed, Film, ImagePlay, MonitorPlay, Radio } from 'lucide-react';
 import { type CSSProperties, useEffect, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import { formOf, isPlayed } from '../api/finals';
+import { useWatching } from '../api/footage';
 import type { Progress } from '../api/hooks';
 import { wantsRest } from '../api/motion';
 import { putPlace, readPlace } from '../api/place';
 import type { Scene } from '../api/scenes';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
+import { Footage } from './footage';
 import { Gif } from './gif';
 import { Live, Played } from './live';
 import { Storyboard } from './storyboard';
@@ -17,6 +19,8 @@ import { titleOf } from './title';
 
 /** What is over at once is not switched to. */
 const SOON_MS = 1500;
+const WATCH = 'Watch it as it is rendered';
+const SWITCHED = 'inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text';
 
 interface Props {
   session: SessionView;
@@ -56,8 +60,11 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
   const form = formOf(state);
   const final = isPlayed(form.format) ? made : undefined;
   const shown = final ?? state.preview ?? state.finished ?? undefined;
-  const [isByItself, setByItself] = useByItself(canBeLive && state.phase === 'executing' && !shown?.jobId && !version && !wasChosen);
-  const isLive = (wantsLive || isByItself) && canBeLive;
+  const nothingYet = state.phase === 'executing' && !shown?.jobId && !version && !wasChosen;
+  const [isByItself, setByItself] = useByItself(canBeLive && nothingYet);
+  const watching = useWatching(progress, { byItself: nothingYet, standing: shown?.jobId ?? undefined, works: Boolean(state.owes) });
+  const watched = wantsLive && canBeLive ? undefined : watching.jobId;
+  const isLive = (wantsLive || isByItself) && canBeLive && !watched;
   useEffect(() => setWasAlone(false), [state.phase, shown?.jobId]);
   const gif = made && form.format === 'gif' && gone !== made.jobId ? made : undefined;
   useEffect(() => setByFrames(false), [gif?.jobId]);
@@ -70,6 +77,7 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
   const next = Math.max(0, ...versions.map(({ number }) => number)) + 1;
   const back = shown?.jobId ? 'Back to the video' : 'Back to the scenes';
   useAct(canBeLive && !version && (isLive ? back : 'See it live'), () => wantLive(!isLive));
+  useAct(watching.offers && !version && WATCH, watching.begin);
   if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
   const live = canBeLive && <Switch plays={isLive} back={back} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
@@ -84,7 +92,9 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
       : `a ${form.format} is to be downloaded, since browsers do not play it here.`;
   return (
     <figure className="space-y-2">
-      {isLive ? (
+      {watched ? (
+        <Footage key={watched} jobId={watched} label="The video as it is rendered" wide={wide} end={watching.end} leave={watching.leave} />
+      ) : isLive ? (
         <Live
           sessionId={session.id}
           name={fileName(titleOf(session))}
@@ -146,7 +156,7 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
             <button
               type="button"
               title={byFrames ? 'The gif itself' : 'The preview, frame by frame'}
-              className="inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text"
+              className={SWITCHED}
               onClick={() => setByFrames(!byFrames)}
             >
               {byFrames ? <ImagePlay aria-hidden className="size-4" /> : <Film aria-hidden className="size-4" />}
@@ -158,6 +168,14 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
       {progress && progress.percent < 100 && (
         <div className="h-1 overflow-hidden rounded-full bg-line" aria-hidden>
           <div className="h-full bg-accent transition-[width] motion-reduce:transition-none" style={{ width: `${progress.percent}%` }} />
+        </div>
+      )}
+      {(watched || watching.offers) && (
+        <div className="flex justify-end">
+          <button type="button" className={SWITCHED} onClick={watched ? watching.leave : watching.begin}>
+            {watched ? <Film aria-hidden className="size-4" /> : <MonitorPlay aria-hidden className="size-4" />}
+            {watched ? (isThere ? 'Back to the preview' : 'Back to the scenes') : WATCH}
+          </button>
         </div>
       )}
       {(isPinned || isOutside) && (
@@ -249,7 +267,7 @@ function Switch({ plays, title, toggle, back = 'Back to the video' }: { plays: b
     <button
       type="button"
       title={plays ? back : title}
-      className="inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm whitespace-nowrap text-muted hover:bg-sunken hover:text-text"
+      className={SWITCHED}
       onClick={toggle}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
