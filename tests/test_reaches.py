@@ -113,10 +113,16 @@ def _reached(path: Path) -> Iterator[str]:
             names = [node.attr]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("koda_ray"):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr") and len(node.args) in (2, 3):
+        elif isinstance(node, ast.Call) and len(node.args) in (2, 3) and _called(node).endswith("setattr"):
             said = node.args[len(node.args) - 2]  # the name of an attribute, or where it is with it
             names = [str(said.value).rpartition(".")[2]] if isinstance(said, ast.Constant) else []
         yield from (name for name in names if _is_private(name) and not _BOUND.search(name))
+
+
+def _called(node: ast.Call) -> str:
+    """The last of a called function's names."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_private(name: str) -> bool:
