@@ -12,4 +12,5 @@ __all__ = ["everywhere"]
 
 _LIBSQL = pytest.param("libsql", marks=pytest.mark.full)
 """SQLite's words at the end of a connection: what can differ is the store's own tests' to show, with every change."""
-everywhere = pytest.mark.parametrize("backing", ["sqlite", "json", "postgres", _LIBSQL], indirect=True)
+_JSON = pytest.param("json", marks=pytest.mark.full)
+everywhere = pytest.mark.parametrize("backing", ["sqlite", _JSON, "postgres", _LIBSQL], indirect=True)
