@@ -147,11 +147,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups.arrange(items)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Leave what thousands of collected tests are made of to itself: each collection of garbage went through it."""
+    gc.disable()
+    try:
+        done = yield
+    finally:
+        gc.enable()
     gc.collect()
     gc.freeze()
+    return done
 
 
 @pytest.hookimpl(optionalhook=True)

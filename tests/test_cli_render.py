@@ -173,11 +173,11 @@ def test_a_disk_that_is_full_is_told_with_the_videos_name(folder: Path) -> None:
     ("words", "status", "says"),
     [
         (("missing", *SMALL), Exit.NOT_FOUND, "there is no 'missing'"),
-        (("missing", "--fps", "25x"), Exit.USAGE, "fps '25x': give a number"),
-        ((".", "--crf", "99"), Exit.USAGE, "crf 99"),
         *(
             pytest.param(*more, marks=pytest.mark.full)
             for more in (
+                (("missing", "--fps", "25x"), Exit.USAGE, "fps '25x': give a number"),
+                ((".", "--crf", "99"), Exit.USAGE, "crf 99"),
                 (("page", *SMALL, "-o", "x.avi"), Exit.USAGE, "let it end with .mp4"),
                 (("page", "--size", "big"), Exit.USAGE, "1920x1080"),
                 (("page", "--format", "avi"), Exit.USAGE, "none of mp4, webm"),

@@ -164,13 +164,13 @@ def hue_of(picture: Picture) -> float:
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
 async def test_a_sentence_becomes_a_video_though_its_session_is_killed(served: ServedWorld) -> None:
-    prompt = "Create a bouncing ball animation, blue, 2 seconds"
+    prompt = "Create a bouncing ball animation, blue, 1.5 seconds"
     session_id = (await served.client.create(prompt, render=SMALL)).session_id
     state = await served.rests(session_id, "question")
     assert state.question is not None
     await served.client.answer(session_id, option_id=state.question.options[0].id)
     state = await served.rests(session_id, "plan")
-    assert state.plan is not None and state.plan.total_duration == 2
+    assert state.plan is not None and state.plan.total_duration == 1.5
     await served.client.accept(session_id)
     await served.until(session_id, lambda state: state.execution is not None and bool(state.execution.files))
     killed = await served.server.session_pid(session_id)
@@ -180,17 +180,17 @@ async def test_a_sentence_becomes_a_video_though_its_session_is_killed(served: S
     assert state.preview is not None
     first = state.preview.job_id
     preview = await served.pictures(session_id, "preview")
-    assert len(preview) == 30 and 190 < hue_of(preview[15]) < 260
+    assert len(preview) == 22 and 190 < hue_of(preview[11]) < 260
     await served.client.accept(session_id)
     await served.rests(session_id, "complete")
     video = await served.pictures(session_id, "final")
-    assert (len(video), video[0].shape) == (60, (720, 1280, 3))
-    assert np.mean(np.abs(video[0].astype(int) - video[30]) > 24) > 0.01, "nothing moves"
+    assert (len(video), video[0].shape) == (45, (720, 1280, 3))
+    assert np.mean(np.abs(video[0].astype(int) - video[22]) > 24) > 0.01, "nothing moves"
 
     await served.client.say(session_id, "make it red")
     state = await served.rests(session_id, "preview")
     assert state.preview is not None and state.preview.job_id != first
-    hue = hue_of((await served.pictures(session_id, "preview"))[15])
+    hue = hue_of((await served.pictures(session_id, "preview"))[11])
     assert hue < 20 or hue > 340
     assert await served.server.session_pid(session_id) != killed
 

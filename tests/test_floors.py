@@ -9,11 +9,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import koda_ray
 from koda_ray.config import REPO_ROOT
@@ -77,13 +82,46 @@ _ONE_FUNCTION = {
 """Names of functions that several packages have, and why; within a package, who shares one does the same."""
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What is looked at of a file; its tree, a hundred times as large, is not kept.
+
+    Args:
+        docstring: The module's.
+        public: Names of its functions and classes that others may use.
+        functions: Those of them that are functions.
+        types: Its classes and type aliases.
+        sizes: Of each function, those within others too: its whole name, how much it takes, and its lines.
+    """
+
+    docstring: str | None
+    public: frozenset[str]
+    functions: frozenset[str]
+    types: frozenset[str]
+    sizes: tuple[tuple[str, int, int], ...]
+
+
+@cache
+def _read(path: Path) -> _Read:
+    """Parse a file, once for all tests."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    module = ".".join(path.relative_to(REPO_ROOT).with_suffix("").parts).removesuffix(".__init__")
+    public = [node for node in tree.body if _is_public(node)]
+    return _Read(
+        docstring=ast.get_docstring(tree),
+        public=frozenset(node.name for node in public),
+        functions=frozenset(node.name for node in public if not isinstance(node, ast.ClassDef)),
+        types=frozenset(named for node in tree.body if (named := _type_named(node)) is not None),
+        sizes=tuple((name, *_size(function)) for name, function in _functions(tree, module)),
+    )
+
+
 def test_the_name_of_a_function_is_one_idea() -> None:
     homes: dict[str, set[str]] = {}
     for name in _MODULES:
         package = (name.split(".")[1:-1] or ["(lowest)"])[0]
-        for node in ast.parse(_path(name).read_text()).body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_public(node):
-                homes.setdefault(node.name, set()).add(package)
+        for found in _read(_path(name)).functions:
+            homes.setdefault(found, set()).add(package)
     shared = {found: packages for found, packages in homes.items() if len(packages) > 1}
     assert shared.keys() == _ONE_FUNCTION.keys(), {
         f: packages for f, packages in shared.items() if f not in _ONE_FUNCTION
@@ -106,9 +144,8 @@ def _shared() -> list[str]:
 def test_the_name_of_a_class_is_one_idea() -> None:
     homes: dict[str, set[str]] = {}
     for name in _shared():
-        tree = ast.parse(_path(name).read_text())
-        for node in tree.body:
-            if (found := _type_named(node)) is not None and not found.startswith("_"):
+        for found in _read(_path(name)).types:
+            if not found.startswith("_"):
                 homes.setdefault(found, set()).add(name)
     shared = {found: modules for found, modules in homes.items() if len(modules) > 1}
     assert shared.keys() == _ONE_NAME.keys(), {f: m for f, m in shared.items() if f not in _ONE_NAME} or "none any more"
@@ -137,23 +174,29 @@ def test_no_function_takes_more_than_six_things_or_is_longer_than_a_page() -> No
     for path in sorted([*(REPO_ROOT / "koda_ray").rglob("*.py"), *(REPO_ROOT / "benchmarks").rglob("*.py")]):
         if path.is_relative_to(REPO_ROOT / "koda_ray/state/migrations"):
             continue  # tables, one after the other
-        module = ".".join(path.relative_to(REPO_ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for name, function in _functions(ast.parse(path.read_text(encoding="utf-8")), module):
-            given = function.args
-            taken = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            if (count := len([one for one in taken if one not in ("self", "cls")])) > _MOST_TAKEN:
-                wide[name] = count
-            body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+        for name, taken, lines in _read(path).sizes:
+            if taken > _MOST_TAKEN:
+                wide[name] = taken
             if lines > _MOST_LINES:
                 long[name] = lines
     assert wide.keys() == _WIDE.keys(), {name: wide[name] for name in wide.keys() - _WIDE.keys()} or "narrower by now"
     assert long.keys() == _LONG.keys(), {name: long[name] for name in long.keys() - _LONG.keys()} or "shorter by now"
 
 
+def _size(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+    """How many things a function takes, and of how many lines it is beside its docstring."""
+    given = function.args
+    taken = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+    return len([one for one in taken if one not in ("self", "cls")]), lines
+
+
 def _functions(tree: ast.AST, within: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """All functions, those in classes and in other functions too, by their whole name."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):
+            continue
         named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         name = f"{within}.{node.name}" if named else within  # type: ignore[attr-defined]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -201,8 +244,7 @@ def test_exported_members() -> None:
 
 
 def _wrongly_exported(module: ModuleType) -> list[str]:
-    name, tree = module.__name__, ast.parse(Path(str(module.__file__)).read_text())
-    public = {node.name for node in tree.body if _is_public(node)}
+    name, public = module.__name__, _read(Path(str(module.__file__))).public
     exported = getattr(module, "__all__", None)
     if exported is None:
         return [f"{name} defines {sorted(public)} and has no __all__"] if public else []
@@ -216,8 +258,8 @@ def _wrongly_exported(module: ModuleType) -> list[str]:
 
 
 def test_every_module_says_what_it_is() -> None:
-    sources = {name: Path(str(_load(name).__file__)).read_text() for name in _MODULES}
-    assert [name for name, text in sources.items() if text.strip() and not ast.get_docstring(ast.parse(text))] == []
+    paths = {name: _path(name) for name in _MODULES}
+    assert [name for name, path in paths.items() if not _read(path).docstring and path.read_text().strip()] == []
 
 
 def test_one_version() -> None:
@@ -251,11 +293,16 @@ def test_the_locks_agree_and_hold_every_dependency() -> None:
 
 def test_the_lock_lacks_nothing() -> None:
     """It is installed as it stands, without anything that is only needed by something in it."""
-    checked = subprocess.run(
-        [sys.executable, "-m", "pip", "check", "--disable-pip-version-check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
+    installed = {canonicalize_name(each.name): each for each in distributions()}
+    lacking = [
+        f"{each.name} needs {requirement}"
+        for each in installed.values()
+        for requirement in map(Requirement, each.requires or ())
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if (found := installed.get(canonicalize_name(requirement.name))) is None
+        or not requirement.specifier.contains(found.version, prereleases=True)
+    ]
+    assert lacking == []
 
 
 def _versions(lock: str) -> dict[str, frozenset[str]]:

@@ -60,6 +60,7 @@ from koda_ray.types import (
     SessionPermissions,
     Todo,
 )
+from tests import tiers
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SCENES = tuple(
@@ -163,7 +164,7 @@ A_WAY_OUT: list[Command] = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tiers.examples(400), deadline=None)
 @given(st.lists(COMMANDS, max_size=30))
 def test_no_sequence_of_commands_reaches_an_invalid_state(said: list[Command]) -> None:
     state = fresh(prompt="a bouncing ball")
@@ -181,7 +182,7 @@ def test_no_sequence_of_commands_reaches_an_invalid_state(said: list[Command]) -
         state = new
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tiers.examples(300), deadline=None)
 @given(st.lists(COMMANDS, max_size=30))
 def test_every_reachable_state_can_be_left(said: list[Command]) -> None:
     state = fresh(prompt="a bouncing ball")
@@ -204,7 +205,7 @@ def test_every_reachable_state_can_be_left(said: list[Command]) -> None:
         assert apply(state, Cancel(), AT)[0].owes is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tiers.examples(200), deadline=None)
 @given(st.lists(COMMANDS, max_size=25), st.data())
 def test_a_session_that_is_put_back_is_what_it_was_at_rest(said: list[Command], data: st.DataObject) -> None:
     states = [fresh(prompt="a bouncing ball", owes="analyze", sandbox_id=None)]

@@ -239,6 +239,7 @@ async def test_the_example_of_many_agents_answers(tmp_path: Path) -> None:
     assert ran.stdout.startswith("Five.\n") and "With paper." in ran.stdout
 
 
+@pytest.mark.full
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
 async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:

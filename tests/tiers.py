@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import leaks
 
-__all__ = ["LIMIT_S", "LONG", "Spent", "is_everything", "is_full", "may_be_long", "select", "too_long"]
+__all__ = ["LIMIT_S", "LONG", "Spent", "examples", "is_everything", "is_full", "may_be_long", "select", "too_long"]
 
 LIMIT_S = 10.0
 
@@ -98,6 +99,11 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return self - (Spent() - other)
+
+
+def examples(count: int) -> int:
+    """How many examples Hypothesis looks at: so many with everything, three tenths of them in the quick tier."""
+    return max(1, count * settings.default.max_examples // settings.get_profile("koda").max_examples)
 
 
 def too_long(spent: Spent) -> str | None:

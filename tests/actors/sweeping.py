@@ -22,7 +22,6 @@ from tests.state.conftest import (
     seaweedfs,
     seaweedfs_storage,
     storage,
-    storage_kind,
 )
 
 __all__ = [
@@ -37,6 +36,7 @@ __all__ = [
     "SweepCounts",
     "clock",
     "disk_storage",
+    "in_a_bucket_too",
     "put",
     "s3_endpoint",
     "s3_storage",
@@ -47,6 +47,19 @@ __all__ = [
     "store",
     "sweep_of",
 ]
+
+_S3, _SEAWEEDFS = (pytest.param(kind, marks=pytest.mark.full) for kind in ("s3", "seaweedfs"))
+in_a_bucket_too = pytest.mark.parametrize("storage_kind", ["disk", "s3", _SEAWEEDFS], indirect=True, scope="session")
+"""With every change; the others go through a bucket with everything."""
+
+
+@pytest.fixture(scope="session", params=["disk", _S3, _SEAWEEDFS])
+def storage_kind(request: pytest.FixtureRequest) -> str:
+    """For tests of every storage: which one, with what outlives a test started."""
+    if request.param == "seaweedfs":
+        request.getfixturevalue("seaweedfs")
+    return request.param
+
 
 UNITS, PAGES, ASSETS = timedelta(days=7), timedelta(days=30), timedelta(days=7)
 PREVIEWS, SESSIONS = timedelta(days=1), timedelta(days=300)

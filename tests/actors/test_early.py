@@ -71,6 +71,7 @@ async def planned(
     return session
 
 
+@pytest.mark.full
 async def test_a_preview_is_captured_while_its_page_is_tried(
     world: SessionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

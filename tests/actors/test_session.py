@@ -109,6 +109,7 @@ async def test_rejecting_a_plan_asks_and_changing_it_plans_again(world: SessionW
     assert again.feedback[-1] == "no, something else"
 
 
+@pytest.mark.full
 async def test_a_plan_that_a_person_edits_is_what_is_asked_about_heard_and_made(world: SessionWorld) -> None:
     session = await world.open()
     plan = (await world.until(session, "plan")).plan

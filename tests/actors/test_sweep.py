@@ -46,6 +46,7 @@ from tests.actors.sweeping import (
     UNITS,
     SweepClock,
     SweepCounts,
+    in_a_bucket_too,
     put,
     sweep_of,
 )
@@ -258,6 +259,7 @@ async def test_what_goes_with_videos_from_before_it_was_counted_is_counted(
     assert await store.stored_bytes("ann") == sum(found)
 
 
+@in_a_bucket_too
 async def test_what_nobody_used_goes_when_its_time_is_over(
     store: SqlStore, storage: Storage, clock: SweepClock
 ) -> None:
@@ -281,6 +283,7 @@ async def test_what_nobody_used_goes_when_its_time_is_over(
     assert set(await storage.list()) == {*own, "users/not an id/units/aa/x/y", "other/file"}
 
 
+@in_a_bucket_too
 async def test_what_somebody_needs_stays(store: SqlStore, storage: Storage, clock: SweepClock) -> None:
     shown, queued, over, done = (letter * 64 for letter in "cdef")
     session = await records.active_session(store)

@@ -22,6 +22,7 @@ from koda_ray.state.json_store import JSONStore
 from koda_ray.state.past import UNDO
 from koda_ray.state.records import Batch, MessageRecord
 from koda_ray.types import NodeState, Output, Todo, new_id, now
+from tests import tiers
 from tests.state import records
 from tests.state.records import SOON, new_session
 from tests.test_phases import COMMANDS, PLAN, QUESTION, preview
@@ -189,5 +190,5 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(
-    deadline=None, max_examples=20, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=tiers.examples(20), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )

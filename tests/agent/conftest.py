@@ -10,7 +10,7 @@ from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 
 
-@pytest.fixture(scope="session", params=["sqlite", "json"])
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("json", marks=pytest.mark.full)])
 def backing(request: pytest.FixtureRequest) -> str:
     """Which store: those of one process, or what `tests.agent.everywhere` names, with the servers that it needs."""
     # asked for in a fixture of the session: what a test starts on its own has to end with it

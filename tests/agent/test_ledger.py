@@ -27,6 +27,7 @@ from koda_ray.agent.ledger import (
 from koda_ray.agent.toolkit import ToolOutcome
 from koda_ray.state.records import MessageRecord, SideEffect, ToolCallRecord, ToolCallStatus
 from koda_ray.types import now
+from tests import tiers
 from tests.agent.test_messages import row
 
 EFFECTS: tuple[SideEffect, ...] = ("pure", "idempotent", "unsafe")
@@ -192,5 +193,5 @@ class Rows(RuleBasedStateMachine):
             assert deaths(self.row) == self.died + self.running
 
 
-Rows.TestCase.settings = settings(max_examples=150, deadline=None, stateful_step_count=25)
+Rows.TestCase.settings = settings(max_examples=tiers.examples(150), deadline=None, stateful_step_count=25)
 test_whatever_happens_to_a_call_its_row_tells_it = Rows.TestCase

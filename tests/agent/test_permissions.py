@@ -15,6 +15,7 @@ from koda_ray.agent import tool
 from koda_ray.agent.permissions import Mode, Permissions, Rule, Verdict
 from koda_ray.agent.toolkit import BoundCall, Tool, ToolCall, Toolkit
 from koda_ray.errors import InvalidInput
+from tests import tiers
 
 
 @tool
@@ -281,7 +282,7 @@ _RULES = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=tiers.examples(200))
 @given(st.lists(_RULES, max_size=4), st.sampled_from(["a", "src/a", "../a", "src/../a"]), st.booleans())
 def test_more_rules_and_stricter_modes_never_let_a_change_through(rules: list[Rule], path: str, denies: bool) -> None:
     for mode in ("readonly", "plan"):

@@ -23,7 +23,7 @@ from koda_ray.state.records import Batch
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 from koda_ray.types import now
-from tests.agent.everywhere import everywhere
+from tests.agent.everywhere import everywhere, everywhere_at_length
 from tests.agent.lingering import Lingering
 from tests.agent.outside import effects, record_effect
 from tests.agent.pool_victim import NAMES, clerk
@@ -93,7 +93,7 @@ async def events(store: Store, name: str) -> list[str]:
     return [event.type for event in await store.events(row.id)]
 
 
-@everywhere
+@everywhere_at_length
 async def test_many_agents_share_few_places_and_remember_everything(store: Store) -> None:
     names = [f"agent {number}" for number in range(12)]
     most = 0

@@ -78,6 +78,7 @@ async def test_a_model_that_stays_overloaded_is_an_error_and_the_work_goes_on_la
         await provider.close()
 
 
+@pytest.mark.full
 async def test_a_long_session_reads_nine_tenths_of_its_prompts_from_the_cache() -> None:
     def model(request: Any) -> Reply:
         turn = int(last_text(request).split()[1])

@@ -28,6 +28,7 @@ from koda_ray.llm.base import Block
 from koda_ray.state.json_store import JSONStore
 from koda_ray.state.records import Batch
 from koda_ray.state.store import Store
+from tests import tiers
 from tests.agent.everywhere import everywhere
 from tests.agent.room_victim import NAMES, talker
 from tests.agent.scripted import Given, Provider, says
@@ -418,7 +419,7 @@ def sound(room: Room, outcome: RoomOutcome, histories: dict[str, list[Any]]) -> 
         assert not woken or heard[-1] >= woken[-1] or outcome.kind == "stopped", f"{name} was woken and had no turn"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tiers.examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     said=st.lists(st.lists(st.sampled_from(["", "@ann", "@bob", "@cid", "@all"]), max_size=6), min_size=3, max_size=3),
     asked=st.lists(st.sampled_from(["hello", "@ann", "@bob @cid"]), min_size=1, max_size=3),

@@ -23,6 +23,7 @@ from koda_ray.agent.room_rules import (
 )
 from koda_ray.errors import InvalidInput
 from koda_ray.types import now
+from tests import tiers
 
 NAMES = ["ann", "bob", "cid-2"]
 
@@ -174,4 +175,4 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTurns.settings = settings(max_examples=tiers.examples(60), stateful_step_count=30, deadline=None)

@@ -94,7 +94,11 @@ print(runfile.runfile_path(Settings()), runfile.runfile_path(), running_url())
 
 @pytest.mark.parametrize(
     ("variables", "place"),
-    [({}, "kept"), ({"DATABASE_PATH": "{}/said/koda.db"}, "said"), ({"KODA_DATA_DIR": "{}/data"}, "kept")],
+    [
+        pytest.param({}, "kept", marks=pytest.mark.full),
+        ({"DATABASE_PATH": "{}/said/koda.db"}, "said"),
+        pytest.param({"KODA_DATA_DIR": "{}/data"}, "kept", marks=pytest.mark.full),
+    ],
 )
 def test_a_server_is_looked_for_where_its_settings_have_it_announced(
     tmp_path: Path, variables: dict[str, str], place: str

@@ -115,7 +115,7 @@ def test_each_nth_point_is_another_from_run_to_run_and_the_same_when_run_again(t
 @pytest.mark.parametrize(
     ("store", "kills"),
     [
-        ("sqlite", 12),
+        ("sqlite", 6),
         pytest.param("sqlite", 40, marks=pytest.mark.full),
         pytest.param("json", 40, marks=pytest.mark.full),
         pytest.param("postgres", 40, marks=[pytest.mark.needs("postgres"), pytest.mark.full]),

@@ -80,7 +80,9 @@ async def local() -> AsyncIterator[LocalExecutor]:
             yield executor
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["shell", "full"])
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["shell", pytest.param("full", marks=pytest.mark.full)]
+)
 async def either(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
     """The headless shell, and then the full browser, for all tests of a module that hold for both."""
     if request.param == "full" and not FULL.exists():

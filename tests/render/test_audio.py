@@ -84,7 +84,7 @@ async def video_with(folder: Path, files: dict[str, bytes], *tracks: AudioTrack,
     return video
 
 
-@pytest.mark.parametrize("fps", [10, "29.97", "23.976"])
+@pytest.mark.parametrize("fps", [*(pytest.param(fps, marks=pytest.mark.full) for fps in (10, "23.976")), "29.97"])
 async def test_a_click_lies_at_its_sample(tmp_path: Path, fps: object) -> None:
     track = AudioTrack(path="click.wav", start_s=0.5, trim_start_s=0.1)
     video = await video_with(tmp_path, {"click.wav": wav(click(14_400))}, track, fps=fps)

@@ -341,7 +341,9 @@ _LATE = {
 @pytest.mark.parametrize(
     "meddled", [pytest.param(False, marks=pytest.mark.full, id="alone"), pytest.param(True, id="meddled")]
 )
-@pytest.mark.parametrize("kind", _LATE)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("plain", "sandboxed") else pytest.param(kind, marks=pytest.mark.full) for kind in _LATE]
+)
 async def test_a_frame_that_comes_late_begins_when_it_came(browser: Browser, kind: str, meddled: bool) -> None:
     html = f"""{STYLE}<script>setTimeout(() => {{
       const frame = document.createElement("iframe");

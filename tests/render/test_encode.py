@@ -72,7 +72,7 @@ async def pixels(path: Path, frame: int, size: tuple[int, int]) -> Image.Image:
     return Image.frombytes("RGB", size, data)
 
 
-@pytest.mark.parametrize("form", ["mp4", "webm"])
+@pytest.mark.parametrize("form", ["mp4", pytest.param("webm", marks=pytest.mark.full)])
 async def test_a_joined_video_has_every_frame_at_its_time_and_in_its_colour(
     tmp_path: Path, form: Literal["mp4", "webm"]
 ) -> None:

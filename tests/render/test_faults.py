@@ -279,7 +279,9 @@ def is_main(process: psutil.Process) -> bool:
     return VICTIMS["browser"](" ".join(process.cmdline()))
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize(
+    "victim", [name if name == "browser" else pytest.param(name, marks=pytest.mark.full) for name in VICTIMS]
+)
 async def test_a_killed_process_costs_one_attempt(storage: Storage, victim: str) -> None:
     spec = small(await put_page(storage, "plain"), duration_s=2.0)
     units: list[UnitResult] = []

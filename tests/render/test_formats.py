@@ -64,7 +64,13 @@ async def file_of(storage: Storage, result: RenderResult) -> Path:
 
 @pytest.mark.parametrize(
     ("form", "codec", "pixels"),
-    [("mp4", "h264", "yuv420p"), ("webm", "vp9", "yuv420p"), ("mov", "prores", "yuv444p"), ("gif", "gif", "bgra")],
+    [
+        ("mp4", "h264", "yuv420p"),
+        # the transparent ones stand for them
+        pytest.param("webm", "vp9", "yuv420p", marks=pytest.mark.full),
+        pytest.param("mov", "prores", "yuv444p", marks=pytest.mark.full),
+        pytest.param("gif", "gif", "bgra", marks=pytest.mark.full),
+    ],
 )
 async def test_a_format_has_every_frame_at_its_time(
     storage: Storage, local: LocalExecutor, form: VideoFormat, codec: str, pixels: str

@@ -298,7 +298,7 @@ async def test_a_unit_that_keeps_failing_ends_the_job_with_its_frames(storage: S
     assert caught.value.context["attempts"] == 2
 
 
-@pytest.mark.parametrize("form", ["mp4", "webm"])
+@pytest.mark.parametrize("form", ["mp4", pytest.param("webm", marks=pytest.mark.full)])
 async def test_the_result_is_stored_with_its_report_and_thumbnail(
     storage: Storage, local: LocalExecutor, form: Literal["mp4", "webm"]
 ) -> None:

@@ -217,7 +217,9 @@ async def test_a_video_made_before_is_there_at_once(storage: Storage) -> None:
         assert await storage.get(third.video_key) == await storage.get(second.video_key)
 
 
-@pytest.mark.parametrize("left", ["nothing", "thumbnail.jpg", "video.mp4"])
+@pytest.mark.parametrize(
+    "left", [*(pytest.param(name, marks=pytest.mark.full) for name in ("nothing", "thumbnail.jpg")), "video.mp4"]
+)
 async def test_a_video_that_is_deleted_while_it_is_given_again_is_made_anew(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:

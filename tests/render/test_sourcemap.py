@@ -84,7 +84,7 @@ def test_numbers_that_are_none_end_a_map(mappings: bytes) -> None:
     [b"{}," * 2_500_000, b"[]," * 2_500_000, b'"ab",' * 1_500_000, b"9999," * 1_500_000, b'"\\"",' * 1_500_000],
     ids=["objects", "lists", "strings", "numbers", "escapes"],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", pytest.param("utf-16", marks=pytest.mark.full)])
 def test_what_json_makes_of_a_map_has_an_end(values: bytes, encoding: str) -> None:
     files = named(b"AAAA", b'["\xe2\x88\xa2", %s0]' % values)  # in UTF-16 that sign is two quotes' bytes
     files["a.js.map"] = files["a.js.map"].decode().encode(encoding)

@@ -102,7 +102,7 @@ def test_a_request_in_pieces_is_the_request(asked: list[dict[str, str]]) -> None
         assert 1 <= settled <= len(blocks) - 1 and all(block["text"].strip() for block in blocks)
 
 
-@pytest.mark.parametrize("stays", [8, 1])
+@pytest.mark.parametrize("stays", [8, pytest.param(1, marks=pytest.mark.full)])
 async def test_changing_one_file_after_the_other_reads_the_others_from_the_cache(stays: int) -> None:
     async def emit(event: NewEvent) -> None:
         pass

@@ -470,7 +470,7 @@ async def test_what_was_half_made_is_found_and_removed(
     await sandbox.destroy()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.02, 0.08, 0.15, 0.25])
+@pytest.mark.parametrize("after_s", [0.0, 0.15, *(pytest.param(s, marks=pytest.mark.full) for s in (0.02, 0.08, 0.25))])
 async def test_a_creation_that_is_cancelled_leaves_nothing(
     docker_provider: DockerProvider, boxes: Path, docker_leftovers: DockerLeftovers, after_s: float
 ) -> None:

@@ -13,6 +13,7 @@ from koda_ray.budgets import Amounts, Exceeded, shown
 from koda_ray.errors import BudgetExceeded
 from koda_ray.state.charges import Accrue, Books, Bound, ChargeEntry, Refund, Release, Reserve, Settle
 from koda_ray.types import Resource, now
+from tests import tiers
 from tests.books import Ledger
 
 MONTH, SESSION = "month:2026-11", "ses_1"
@@ -128,7 +129,7 @@ class BooksAddUp(RuleBasedStateMachine):
             assert Amounts.of(self.ledger.charges[call].spent) == paid
 
 
-BooksAddUp.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+BooksAddUp.TestCase.settings = settings(max_examples=tiers.examples(120), stateful_step_count=30, deadline=None)
 TestBooksAddUp = BooksAddUp.TestCase
 
 

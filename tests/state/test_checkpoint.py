@@ -13,6 +13,7 @@ from koda_ray.state.checkpoint import CheckpointTree, Manifest
 from koda_ray.state.keys import blob_key, project_prefix
 from koda_ray.state.storage import Storage, sha256
 from koda_ray.types import NodeState, now
+from tests import tiers
 from tests.state.records import WORDS
 
 FILES = {
@@ -239,7 +240,7 @@ PROJECT = st.dictionaries(PATH, st.binary(max_size=60), max_size=6)
 
 
 @given(projects=st.lists(PROJECT, min_size=1, max_size=4), modes=st.integers(0, 0o777))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tiers.examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_project_comes_back(
     tmp_path_factory: pytest.TempPathFactory, projects: list[dict[str, bytes]], modes: int
 ) -> None:

@@ -28,6 +28,12 @@ KILLS = 25
 _LIBSQL = pytest.param("libsql", marks=pytest.mark.full)
 most_databases = pytest.mark.parametrize("database", ["sqlite", "postgres", _LIBSQL], indirect=True, scope="session")
 """Of which libSQL has one writer, as SQLite has, and takes longer."""
+# of what takes seconds on each, one has it with every change
+_SQLITE, _POSTGRES = (pytest.param(name, marks=pytest.mark.full) for name in ("sqlite", "postgres"))
+most_of_all_postgres = pytest.mark.parametrize(
+    "database", [_SQLITE, "postgres", _LIBSQL], indirect=True, scope="session"
+)
+most_of_all_sqlite = pytest.mark.parametrize("database", ["sqlite", _POSTGRES, _LIBSQL], indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def end(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-@most_databases
+@most_of_all_postgres
 async def test_two_processes_fight_for_a_session(store: SqlStore, url: str) -> None:
     mine = await new_session(store)
     children = [start("fight", url, mine.id, name, 12) for name in ("left", "right")]
@@ -85,7 +91,7 @@ async def test_two_processes_fight_for_a_session(store: SqlStore, url: str) -> N
     assert sum(int(str(report["fenced"])) for report in reports) > 0
 
 
-@most_databases
+@most_of_all_sqlite
 async def test_a_partitioned_twin_cannot_write(store: SqlStore, url: str) -> None:
     mine = await active_session(store)
     child = start("append", url, mine.id)

@@ -24,6 +24,7 @@ from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.store import Store
 from koda_ray.types import new_id
+from tests import tiers
 from tests.state import records
 from tests.state.conformance.history import back, forked, past_at
 from tests.state.records import SOON, active_session, say
@@ -227,7 +228,7 @@ class SqlLives(Lives):
 
 _quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TestJsonLives = Lives.TestCase
-TestJsonLives.settings = settings(_quick, max_examples=25, stateful_step_count=20)
+TestJsonLives.settings = settings(_quick, max_examples=tiers.examples(25), stateful_step_count=20)
 TestSqlLives = pytest.mark.full(SqlLives.TestCase)
 TestSqlLives.settings = settings(_quick, max_examples=8, stateful_step_count=20)
 

@@ -21,7 +21,7 @@ ALWAYS, USUAL = 1, 8 << 20
 class TestJson(StoreConformance):
     """Once with a log that is never turned into a snapshot, once with one after every commit."""
 
-    @pytest.fixture(params=[USUAL, ALWAYS], ids=["log", "snapshots"])
+    @pytest.fixture(params=[USUAL, pytest.param(ALWAYS, marks=pytest.mark.full)], ids=["log", "snapshots"])
     async def connect(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
         """One process has one store: whoever asks while it is open gets that one."""
         store = JSONStore(tmp_path / "store", compact_bytes=request.param)

@@ -32,6 +32,9 @@ REVISIONS = [step.revision for step in ScriptDirectory.from_config(config).walk_
 LIBSQL = pytest.param("libsql", marks=pytest.mark.full)
 step_by_step = pytest.mark.parametrize("database", ["sqlite", "postgres", LIBSQL], indirect=True, scope="session")
 """Through all versions, of which each takes libSQL a second."""
+POSTGRES = pytest.param("postgres", marks=pytest.mark.full)
+one_step = pytest.mark.parametrize("database", ["sqlite", POSTGRES, LIBSQL], indirect=True, scope="session")
+"""What one of them did; that each of them runs on PostgreSQL is shown with every change."""
 
 
 @pytest.fixture
@@ -89,6 +92,7 @@ def test_the_stamp_is_the_newest_migration() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_VERSION]
 
 
+@step_by_step
 async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
     engine = writer_of(store)
     with engine.connect() as connection:
@@ -105,7 +109,7 @@ async def test_the_migrations_make_the_schema(store: SqlStore) -> None:
             assert keys == {key.name for key in table.foreign_key_constraints}
 
 
-@step_by_step
+@one_step
 async def test_a_new_database_is_what_the_migrations_end_at(store: SqlStore) -> None:
     writer = writer_of(store)
     made = anatomy(writer)
@@ -151,7 +155,7 @@ async def test_migrations_go_down_to_nothing_and_up_again(store: SqlStore) -> No
 
 
 @pytest.mark.full
-@step_by_step
+@one_step
 async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> None:
     mine = await active_session(store)
     (event,) = await store.commit(mine.id, 1, Batch(events=[say("x")]))
@@ -170,7 +174,7 @@ async def test_what_is_kept_outlives_every_step_down_and_up(store: SqlStore) -> 
     assert epochs[-1] == 1, "what a step brought is gone with it, and comes back empty"
 
 
-@step_by_step
+@one_step
 async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) -> None:
     mine = await active_session(store, project_id="p")
     box, own = records.sandbox(mine), records.own_sandbox()
@@ -207,7 +211,7 @@ async def test_what_hangs_on_rows_that_a_step_makes_anew_stays(store: SqlStore) 
         connection.exec_driver_sql("INSERT INTO projects VALUES ('nobody', 'p', 'x', '2026-11-01 00:00:00')")
 
 
-@step_by_step
+@one_step
 async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore) -> None:
     mine = await active_session(store)
     migrate.downgrade(writer_of(store), REVISIONS[0])
@@ -217,7 +221,7 @@ async def test_an_older_database_is_brought_up_when_it_is_opened(store: SqlStore
     assert (await store.health()).schema == schema.SCHEMA_VERSION
 
 
-@step_by_step
+@one_step
 async def test_takes_that_were_made_before_are_found_by_their_group(store: SqlStore) -> None:
     state = records.state().model_copy(update={"group": "grp_1"})
     mine, _ = await store.create_session(state, key="k", body={})
@@ -228,7 +232,7 @@ async def test_takes_that_were_made_before_are_found_by_their_group(store: SqlSt
     assert await store.list_sessions("ann", group="grp_1") == [mine]
 
 
-@step_by_step
+@one_step
 async def test_previews_that_were_shown_before_are_versions_and_can_be_gone_to(store: SqlStore) -> None:
     mine = await active_session(store)
     first = await shown(store, mine, 1)
@@ -249,7 +253,7 @@ async def test_previews_that_were_shown_before_are_versions_and_can_be_gone_to(s
     assert state.preview is not None and state.preview.job_id == "job_2"
 
 
-@step_by_step
+@one_step
 @pytest.mark.parametrize("made_by_it", [False, True], ids=["without", "with"])
 async def test_the_index_of_a_users_uploads_is_there_whether_0015_made_it_or_not(
     store: SqlStore, made_by_it: bool

@@ -105,6 +105,11 @@ async def test_files_go_in_and_out(storage: Storage, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["out.mp4"]
 
 
+@pytest.mark.parametrize(
+    "storage_kind",
+    ["disk", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("s3", "seaweedfs"))],
+    indirect=True,
+)
 async def test_many_at_once(storage: Storage) -> None:
     objects = {f"m/{index:03}": str(index).encode() for index in range(60)}
     await storage.put_many(objects)

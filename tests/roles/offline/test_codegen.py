@@ -19,6 +19,7 @@ from koda_ray.roles.offline.colouring import palette_for
 from koda_ray.roles.offline.film import Film
 from koda_ray.roles.offline.motion import EASINGS, Score
 from koda_ray.types import MAX_TAKES
+from tests import tiers
 from tests.roles.offline.prompts import PROMPTS
 
 BALL = "Create a bouncing ball animation, playful"
@@ -302,7 +303,7 @@ def test_hostile_words_stay_words() -> None:
     assert r"{ text: '</script>${process.exit()}`\\u2028__MOOD__', " in line, "one string, which nothing ends early"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=tiers.examples(60))
 @given(
     st.lists(
         st.sampled_from([*" ".join(PROMPTS.values()).split(), "9", "0.1", "seconds", "-1", "🎈", "『", "%"]), max_size=9

@@ -56,7 +56,7 @@ class TestLocal(WayOutConformance):
 
 
 @pytest.mark.needs("npm")
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("scheme", [pytest.param("http", marks=pytest.mark.full), "https"])
 async def test_a_real_npm_installs_through_it(
     names: NameServer,
     sandbox: LocalSandbox,

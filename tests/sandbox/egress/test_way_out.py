@@ -69,7 +69,7 @@ async def test_whoever_has_its_socket_has_the_next_proxy(way_out: WayOut, names:
     assert os.stat(way.path).st_ino == socket
 
 
-@pytest.mark.parametrize("sends", [True, False], ids=["sent", "received"])
+@pytest.mark.parametrize("sends", [True, pytest.param(False, marks=pytest.mark.full)], ids=["sent", "received"])
 async def test_a_killed_proxy_takes_no_count_with_it(folder: Path, names: NameServer, sends: bool) -> None:
     """Not of a connection that was open, as often as it is done."""
     limit, piece = 1_000_000, 300_000
