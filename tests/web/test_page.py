@@ -27,7 +27,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 BUILT = Settings().web_path
 
 
-@pytest.mark.full
 async def test_the_whole_job_by_mouse(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         session_id = await begin(page, "A bouncing ball")
