@@ -2,10 +2,13 @@
 //
 // Chromium shows such a drawing by a path of its own: the worker's thread hands a picture to the compositor, and the
 // page hears from the browser's process under which name to embed it. No frame of the page waits for either. Here the
-// page's canvas shows pictures that come with the worker's answers, so each is part of its frame.
+// page's canvas shows pictures that come with the worker's answers, so each is part of its frame; and with its last words,
+// for what a worker drew stays when it closes itself or is ended.
 //
 // What is handed over is a canvas of nobody, whose size says which of the page's it draws: a size is all that such a
 // canvas takes along wherever it is sent. Nobody sees that, and its true size is set once it has a context.
+//
+// Nothing says here when WebGPU has drawn: what it draws elsewhere is not seen.
 const kodaOffscreen = (clock) => {
   const TAG = 2 ** 30, SIDE = 65536, MAX_CANVASES = 2 ** 15;
   const DRAWS = /^(clear|draw|fill|put|stroke|transferFrom)|^reset$/;
@@ -54,6 +57,7 @@ const kodaOffscreen = (clock) => {
     if (context) {
       contexts.set(this, context);
       drawn.set(context, { id: was.id, isNew: false });
+      clock.draws();
     }
     return context;
   };
@@ -66,19 +70,24 @@ const kodaOffscreen = (clock) => {
   const { transferToImageBitmap } = OffscreenCanvas.prototype; // it leaves nothing behind
   OffscreenCanvas.prototype.transferToImageBitmap = function () { note(contexts.get(this)); return transferToImageBitmap.call(this); };
   const isNew = (context, state) => (context.drawingBufferWidth === undefined ? state.isNew : kodaCanvas.isDrawn(context) || state.isNew);
-  // What was drawn since it was shown, here and by workers: pairs of which canvas of the page it is, and its picture.
-  const show = async () => {
+  const fresh = () => { // what was drawn to since it was shown: pairs of which canvas of the page it is, and what draws it
     const found = [];
     for (const [context, state] of drawn) {
       if (!isNew(context, state)) continue;
       state.isNew = false;
-      const [width, height] = sizeOf(native.sides, context.canvas);
-      if (width && height) found.push([state.id, await picture(context.canvas)]);
+      if (sizeOf(native.sides, context.canvas).every(Boolean)) found.push([state.id, context.canvas]);
     }
-    for (const { shown } of await clock.askWorkers({ kind: "show" })) found.push(...shown);
     return found;
   };
-  if (!HTMLCanvasElement) return { show };
+  // Pairs of which canvas of the page was drawn to, here and by workers, and its picture.
+  const show = async () => {
+    const found = [];
+    for (const [id, canvas] of fresh()) found.push([id, await picture(canvas)]);
+    return [...found, ...await clock.drawnByWorkers()];
+  };
+  // The same where this ends: what is drawn here is taken within the task, for there is no other.
+  const last = async () => [...fresh().map(([id, canvas]) => [id, transferToImageBitmap.call(canvas)]), ...await clock.drawnByWorkers()];
+  if (!HTMLCanvasElement) return { show, last };
 
   // ---- where it is seen -----------------------------------------------------------------------------------------
   const page = { sides: sides(HTMLCanvasElement), getContext: HTMLCanvasElement.prototype.getContext, transfer: HTMLCanvasElement.prototype.transferControlToOffscreen };
@@ -114,5 +123,5 @@ const kodaOffscreen = (clock) => {
       renderers.get(canvas).transferFromImageBitmap(bitmap);
     }
   };
-  return { show, place };
+  return { place };
 };
