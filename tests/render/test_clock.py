@@ -333,6 +333,41 @@ async def test_one_that_never_lets_go_may_be_ended_and_what_it_drew_before_stays
         assert await level(page) == 255
 
 
+async def test_a_canvas_of_the_page_may_be_drawn_in_a_frame_of_it(browser: Browser) -> None:
+    inner = f"""{STYLE}<style>canvas {{ float: left; width: 16px; height: 16px }}</style>
+    <canvas id=c width=16 height=16></canvas><script>{_DRAWN}
+    run({{ name: "still", canvas: c.transferControlToOffscreen() }});
+    onmessage = ({{ data }}) => {{
+      if (data.name === "kept") {{ run(data); return; }}
+      const w = new Worker(URL.createObjectURL(new Blob([data.text])));
+      w.postMessage(data, [data.canvas]);
+    }};</script>"""
+    worker = f"{_DRAWN} onmessage = (e) => run(e.data);"
+    middle = """<!doctype html><iframe src=inner.html></iframe><script>
+    onmessage = ({ data }) => frames[0].postMessage(data, "*", [data.canvas]);</script>"""
+    html = f"""{STYLE}<body><script>{_COLUMNS}
+    const seen = {{}}, text = {json.dumps(worker)};
+    const begin = (frame, name) => {{
+      const canvas = seen[`${{name}} ${{frame.id}}`] = document.body.appendChild(document.createElement("canvas"));
+      Object.assign(canvas, {{ width: 16, height: 16 }});
+      const handed = canvas.transferControlToOffscreen();
+      frame.contentWindow.postMessage({{ name, text, canvas: handed }}, "*", [handed]);
+    }};
+    </script>
+    <iframe id=ours src=inner.html onload="begin(this, 'kept'); begin(this, 'gl')"></iframe>
+    <iframe id=strange sandbox="allow-scripts" src=inner.html onload="begin(this, 'kept'); begin(this, 'gl')"></iframe>
+    <iframe id=within src=middle.html onload="begin(this, 'kept')"></iframe>"""
+    page = await opened(browser, html, **{"inner.html": inner, "middle.html": middle})
+    said: list[dict[str, str]] = []
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await page.picture()
+        said.append(await value(page, "Object.fromEntries(Object.entries(seen).map(([n, c]) => [n, columns(c)]))"))
+    names = {"kept ours", "gl ours", "kept strange", "gl strange", "kept within"}
+    kept, gl = ["1000", "1100", "1110"], ["1000", "0100", "0010"]
+    assert said == [{name: (kept if "kept" in name else gl)[frame] for name in names} for frame in range(3)]
+
+
 async def test_a_canvas_that_a_worker_leaves_alone_is_no_change(browser: Browser) -> None:
     worker = 'onmessage = ({ data }) => { data.getContext("2d").fillRect(0, 0, 64, 48); };'
     page = await drawn_by(browser, worker)

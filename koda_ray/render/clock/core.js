@@ -10,6 +10,7 @@ const kodaClock = (scope, SEED) => {
   const native = {
     Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame,
     setInterval: scope.setInterval, clearInterval: scope.clearInterval, // a worker that has not begun has none yet
+    random: Crypto.prototype.getRandomValues,
   };
   let now = 0; // milliseconds of virtual time
   const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
