@@ -280,6 +280,8 @@ async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_f
 
 async def test_what_a_worker_drew_before_it_ended_stays(browser: Browser) -> None:
     worker = f"""{_DRAWN} const ends = {{
+      "close at once": (draw) => {{ draw(); close(); }},
+      "terminate at once": (draw) => {{ draw(); postMessage("done"); }},
       "close in a task": (draw) => setTimeout(() => {{ draw(); close(); postMessage("last"); }}, 150),
       "close in a frame": (draw) => requestAnimationFrame(() => {{ draw(); close(); draw(); close(); }}),
       "close later": (draw) => setTimeout(() => {{ draw(); setTimeout(close, 20); }}, 120),
@@ -303,8 +305,7 @@ async def test_what_a_worker_drew_before_it_ended_stays(browser: Browser) -> Non
       w.onmessage = ({{ data }}) => {{ said.push(data); if (data === "done") {{ w.terminate(); w.terminate(); }} }};
     }};
     for (const name of ["kept", "gl", "bitmaps"]) for (const end of ["close in a task", "terminate"]) begin(name, end);
-    begin("kept", "close in a frame");
-    begin("kept", "close later");
+    for (const end of ["close at once", "terminate at once", "close in a frame", "close later"]) begin("kept", end);
     begin("kept", "outer close", "close");
     begin("kept", "outer terminate", "terminate");
     </script>"""
@@ -315,7 +316,7 @@ async def test_what_a_worker_drew_before_it_ended_stays(browser: Browser) -> Non
         await page.picture()
         said.append(await value(page, "Object.fromEntries(Object.entries(seen).map(([n, c]) => [n, columns(c)]))"))
     assert said[2] == said[3] == dict.fromkeys(said[0], "1000") | {"kept close in a frame": "1100"}
-    assert Counter(await value(page, "said")) == {"last": 3, "done": 4}  # one that was ended says nothing more
+    assert Counter(await value(page, "said")) == {"last": 3, "done": 5}  # one that was ended says nothing more
 
 
 @pytest.mark.full
@@ -387,6 +388,15 @@ async def test_a_worker_that_fails_is_told(browser: Browser) -> None:
     missing = await opened(browser, '<!doctype html><script>new Worker("gone.js");</script>')
     await missing.go(0, FPS)
     assert any("gone.js is not in the bundle" in problem.message for problem in missing.problems.all)
+
+
+async def test_a_worker_that_is_ended_by_what_another_says_is_not_waited_for(browser: Browser) -> None:
+    html = """<!doctype html><script>const said = [], [a, b] = [new Worker("w.js"), new Worker("w.js")];
+    a.onmessage = ({ data }) => { said.push(data); b.terminate(); };</script>"""
+    page = await opened(browser, html, **{"w.js": "setTimeout(() => postMessage(performance.now()), 50);"})
+    for frame in range(3):
+        await page.go(frame, FPS)
+    assert await value(page, "said") == [50]
 
 
 async def test_a_worker_that_never_lets_go_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

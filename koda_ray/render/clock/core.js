@@ -251,8 +251,9 @@ const kodaClock = (scope, SEED) => {
         super(reachable(url, options), options);
         const line = this.#line = { name: `worker ${url}`, base: now, asked: [], draws: false, over: null };
         line.ask = (order) => new Promise((resolve) => {
+          if (!workers.has(line)) return resolve(); // it ended while others were asked
           line.asked.push(resolve); // it answers in order
-          postMessage.call(this, { [MARK]: order });
+          return postMessage.call(this, { [MARK]: order });
         });
         workers.add(line);
         listen.call(this, "message", (event) => {
