@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from koda_ray.actors.nodes import ClusterNode
@@ -14,7 +15,7 @@ from koda_ray.actors.reaper import Reaped, Reaper
 from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
-from koda_ray.errors import StorageError
+from koda_ray.errors import KodaError, StorageError, Unavailable
 from koda_ray.render.fitness import free_bytes, note_outdated, note_space
 
 __all__ = ["VISIT_S", "look_at_disk", "rounds"]
@@ -33,13 +34,15 @@ def rounds(public: Mapping[str, object]) -> Rounds:
 
     async def visit(node_id: str) -> Reaped:
         there = _there(node_id=node_id, soft=False)
-        round_of = await asyncio.to_thread(lambda: _reap.options(scheduling_strategy=there).remote(given))
         try:
-            async with asyncio.timeout(VISIT_S):
-                return cast("Reaped", await cast("Awaitable[Any]", round_of))
-        except (TimeoutError, asyncio.CancelledError):
-            _cancel(round_of, force=True)
+            return await _over(await asyncio.to_thread(_reap.options(scheduling_strategy=there).remote, given))
+        except RayTaskError as error:
+            if isinstance(error.cause, KodaError):
+                raise error.cause from None
             raise
+        except (RayError, RuntimeError, OSError, TimeoutError) as error:  # the node went, or the head is away
+            why = type(error).__name__
+            raise Unavailable(f"its round is lost ({why}): it is due again with the next clearing") from error
 
     async def look() -> tuple[ClusterNode, ...]:
         return (await see_nodes()).nodes
@@ -50,6 +53,16 @@ def rounds(public: Mapping[str, object]) -> Rounds:
 def look_at_disk(settings: Settings) -> None:
     """Say whether this node's disk has room, once it is cleared."""
     note_space(free_bytes([settings.sandbox_path]) >= settings.node_room_mb << 20)
+
+
+async def _over(round_of: object) -> Reaped:
+    """Await a round; where nobody waits for it any more it is ended."""
+    try:
+        async with asyncio.timeout(VISIT_S):
+            return cast("Reaped", await cast("Awaitable[Any]", round_of))
+    except (TimeoutError, asyncio.CancelledError):
+        _cancel(round_of, force=True)
+        raise
 
 
 async def _clear_here(settings: Settings) -> Reaped:

@@ -14,10 +14,12 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from structlog.testing import capture_logs
 
+from koda_ray.actors import reaping
 from koda_ray.actors import rounds as module
 from koda_ray.actors.directory import public_settings
-from koda_ray.actors.nodes import ClusterNode
+from koda_ray.actors.nodes import ClusterNode, NodesSeen
 from koda_ray.actors.reaper import Reaped
 from koda_ray.actors.reaping import rounds
 from koda_ray.actors.rounds import Rounds
@@ -214,6 +216,24 @@ async def test_a_node_that_is_gone_is_forgotten(cluster: Any, settings: Settings
     assert await asyncio.to_thread(unfit_nodes) == {own_node(): "full"}
     await asyncio.to_thread(note_space, True)
     assert await asyncio.to_thread(unfit_nodes) == {}
+
+
+@pytest.mark.full
+@pytest.mark.ray
+async def test_a_round_that_is_lost_is_told_in_one_line_and_its_node_due_again(
+    cluster: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def seen() -> NodesSeen:  # by a head that has not heard yet that it is gone
+        return NodesSeen(nodes=(ClusterNode(id="ab" * 28, address="10.0.0.9"),))
+
+    monkeypatch.setattr(reaping, "see_nodes", seen)
+    sent = rounds(public_settings(settings))
+    for _ in range(2):
+        with capture_logs() as logs:
+            assert await sent.clear() == []
+        (line,) = logs
+        assert (line["event"], line["log_level"], line["code"]) == ("could not clear a node", "warning", "UNAVAILABLE")
+        assert line["address"] == "10.0.0.9" and "due again" in line["error"] and "exc_info" not in line
 
 
 @pytest.mark.full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -233,13 +234,24 @@ const run = ({ name, canvas }) => {
 """
 
 
+_COLUMNS = """
+const copy = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const columns = (canvas) => {
+  copy.clearRect(0, 0, 64, 64); copy.drawImage(canvas, 0, 0);
+  const found = [];
+  for (let x = 0; x < canvas.width; x += 4) found.push(copy.getImageData(x + 1, 8, 1, 1).data[3] ? 1 : 0);
+  return found.join("");
+};
+"""
+
+
 async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_frame(browser: Browser) -> None:
     worker = f"""{_DRAWN} const inner = new Worker("inner.js");
     onmessage = ({{ data }}) => {{
       if (data.port) {{ data.port.onmessage = (e) => run(e.data); return; }}
       if (data.name === "kept") inner.postMessage(data, [data.canvas]); else run(data);
     }};"""
-    html = f"""{STYLE}<style>canvas {{ float: left }}</style><body><script>{_DRAWN}
+    html = f"""{STYLE}<style>canvas {{ float: left }}</style><body><script>{_DRAWN}{_COLUMNS}
     const w = new Worker("w.js"), {{ port1, port2 }} = new MessageChannel(), seen = {{}};
     w.postMessage({{ port: port2 }}, [port2]);
     for (const name of ["kept", "gl", "still", "grown", "bitmaps", "here"]) {{
@@ -250,13 +262,6 @@ async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_f
       else (name === "still" ? port1 : w).postMessage({{ name, canvas }}, [canvas]);
     }}
     const refused = (run) => {{ try {{ run(); return ""; }} catch (error) {{ return error.name; }} }};
-    const copy = document.createElement("canvas").getContext("2d", {{ willReadFrequently: true }});
-    const columns = (canvas) => {{
-      copy.clearRect(0, 0, 64, 64); copy.drawImage(canvas, 0, 0);
-      const found = [];
-      for (let x = 0; x < canvas.width; x += 4) found.push(copy.getImageData(x + 1, 8, 1, 1).data[3] ? 1 : 0);
-      return found.join("");
-    }};
     </script>"""
     page = await opened(browser, html, **{"w.js": worker, "inner.js": f"{_DRAWN} onmessage = (e) => run(e.data);"})
     said: list[dict[str, str]] = []
@@ -271,6 +276,97 @@ async def test_whatever_draws_on_a_canvas_of_the_page_from_elsewhere_is_in_its_f
     ]
     refused = "[() => c.getContext('2d'), () => { c.width = 5; }, () => c.transferControlToOffscreen()].map(refused)"
     assert await value(page, f"((c) => {refused})(seen.kept)") == ["InvalidStateError"] * 3
+
+
+async def test_what_a_worker_drew_before_it_ended_stays(browser: Browser) -> None:
+    worker = f"""{_DRAWN} const ends = {{
+      "close at once": (draw) => {{ draw(); close(); }},
+      "terminate at once": (draw) => {{ draw(); postMessage("done"); }},
+      "close in a task": (draw) => setTimeout(() => {{ draw(); close(); postMessage("last"); }}, 150),
+      "close in a frame": (draw) => requestAnimationFrame(() => {{ draw(); close(); draw(); close(); }}),
+      "close later": (draw) => setTimeout(() => {{ draw(); setTimeout(close, 20); }}, 120),
+      terminate: (draw) => setTimeout(() => {{ draw(); postMessage("done"); postMessage("never"); }}, 150),
+      outer: (draw) => requestAnimationFrame(() => {{ draw(); postMessage("inner"); }}),
+    }};
+    onmessage = ({{ data }}) => {{
+      if (data.inner) {{
+        const inner = new Worker("w.js");
+        inner.postMessage({{ ...data, inner: null, end: "outer" }}, [data.canvas]);
+        inner.onmessage = () => {{ if (data.inner === "close") close(); else postMessage("done"); }};
+      }} else ends[data.end](draw[data.name](data.canvas));
+    }};"""
+    html = f"""{STYLE}<style>canvas {{ float: left }}</style><body><script>{_COLUMNS}
+    const seen = {{}}, said = [];
+    const begin = (name, end, inner) => {{
+      const canvas = seen[`${{name}} ${{end}}`] = document.body.appendChild(document.createElement("canvas"));
+      Object.assign(canvas, {{ width: 16, height: 16 }});
+      const handed = canvas.transferControlToOffscreen(), w = new Worker("w.js");
+      w.postMessage({{ name, end, inner, canvas: handed }}, [handed]);
+      w.onmessage = ({{ data }}) => {{ said.push(data); if (data === "done") {{ w.terminate(); w.terminate(); }} }};
+    }};
+    for (const name of ["kept", "gl", "bitmaps"]) for (const end of ["close in a task", "terminate"]) begin(name, end);
+    for (const end of ["close at once", "terminate at once", "close in a frame", "close later"]) begin("kept", end);
+    begin("kept", "outer close", "close");
+    begin("kept", "outer terminate", "terminate");
+    </script>"""
+    page = await opened(browser, html, **{"w.js": worker})
+    said: list[dict[str, str]] = []
+    for frame in range(4):
+        await page.go(frame, FPS)
+        await page.picture()
+        said.append(await value(page, "Object.fromEntries(Object.entries(seen).map(([n, c]) => [n, columns(c)]))"))
+    assert said[2] == said[3] == dict.fromkeys(said[0], "1000") | {"kept close in a frame": "1100"}
+    assert Counter(await value(page, "said")) == {"last": 3, "done": 5}  # one that was ended says nothing more
+
+
+@pytest.mark.full
+async def test_one_that_never_lets_go_may_be_ended_and_what_it_drew_before_stays(browser: Browser) -> None:
+    worker = """onmessage = ({ data }) => {
+      if (data === "loop") for (;;);
+      data.getContext("2d").fillStyle = "#fff"; data.getContext("2d").fillRect(0, 0, 64, 48);
+    };"""
+    html = f"""{STYLE}<canvas id=c width=64 height=48></canvas><script>
+    const o = c.transferControlToOffscreen(), w = new Worker("w.js"); w.postMessage(o, [o]);
+    setTimeout(() => {{ w.postMessage("loop"); fetch("data.txt").then(() => w.terminate()); }}, 100);</script>"""
+    page = await opened(browser, html, **{"w.js": worker, "data.txt": "text"})
+    for frame in range(3):
+        await page.go(frame, FPS)
+        assert await level(page) == 255
+
+
+async def test_a_canvas_of_the_page_may_be_drawn_in_a_frame_of_it(browser: Browser) -> None:
+    inner = f"""{STYLE}<style>canvas {{ float: left; width: 16px; height: 16px }}</style>
+    <canvas id=c width=16 height=16></canvas><script>{_DRAWN}
+    run({{ name: "still", canvas: c.transferControlToOffscreen() }});
+    onmessage = ({{ data }}) => {{
+      if (data.name === "kept") {{ run(data); return; }}
+      const w = new Worker(URL.createObjectURL(new Blob([data.text])));
+      w.postMessage(data, [data.canvas]);
+    }};</script>"""
+    worker = f"{_DRAWN} onmessage = (e) => run(e.data);"
+    middle = """<!doctype html><iframe src=inner.html></iframe><script>
+    onmessage = ({ data }) => frames[0].postMessage(data, "*", [data.canvas]);</script>"""
+    html = f"""{STYLE}<body><script>{_COLUMNS}
+    const seen = {{}}, text = {json.dumps(worker)};
+    const begin = (frame, name) => {{
+      const canvas = seen[`${{name}} ${{frame.id}}`] = document.body.appendChild(document.createElement("canvas"));
+      Object.assign(canvas, {{ width: 16, height: 16 }});
+      const handed = canvas.transferControlToOffscreen();
+      frame.contentWindow.postMessage({{ name, text, canvas: handed }}, "*", [handed]);
+    }};
+    </script>
+    <iframe id=ours src=inner.html onload="begin(this, 'kept'); begin(this, 'gl')"></iframe>
+    <iframe id=strange sandbox="allow-scripts" src=inner.html onload="begin(this, 'kept'); begin(this, 'gl')"></iframe>
+    <iframe id=within src=middle.html onload="begin(this, 'kept')"></iframe>"""
+    page = await opened(browser, html, **{"inner.html": inner, "middle.html": middle})
+    said: list[dict[str, str]] = []
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await page.picture()
+        said.append(await value(page, "Object.fromEntries(Object.entries(seen).map(([n, c]) => [n, columns(c)]))"))
+    names = {"kept ours", "gl ours", "kept strange", "gl strange", "kept within"}
+    kept, gl = ["1000", "1100", "1110"], ["1000", "0100", "0010"]
+    assert said == [{name: (kept if "kept" in name else gl)[frame] for name in names} for frame in range(3)]
 
 
 async def test_a_canvas_that_a_worker_leaves_alone_is_no_change(browser: Browser) -> None:
@@ -292,6 +388,15 @@ async def test_a_worker_that_fails_is_told(browser: Browser) -> None:
     missing = await opened(browser, '<!doctype html><script>new Worker("gone.js");</script>')
     await missing.go(0, FPS)
     assert any("gone.js is not in the bundle" in problem.message for problem in missing.problems.all)
+
+
+async def test_a_worker_that_is_ended_by_what_another_says_is_not_waited_for(browser: Browser) -> None:
+    html = """<!doctype html><script>const said = [], [a, b] = [new Worker("w.js"), new Worker("w.js")];
+    a.onmessage = ({ data }) => { said.push(data); b.terminate(); };</script>"""
+    page = await opened(browser, html, **{"w.js": "setTimeout(() => postMessage(performance.now()), 50);"})
+    for frame in range(3):
+        await page.go(frame, FPS)
+    assert await value(page, "said") == [50]
 
 
 async def test_a_worker_that_never_lets_go_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@
 const kodaClock = (scope, SEED) => {
   const EPOCH_MS = 1735689600000; // 2025-01-01T00:00:00Z
   const MAX_TALKS = 16; // how often a page and its workers may answer each other within a frame
+  const LAST_MS = 5000; // of real time: so long a worker that is ended may take to say what it drew
   const native = {
     Date: scope.Date, Worker: scope.Worker, requestAnimationFrame: scope.requestAnimationFrame,
     setInterval: scope.setInterval, clearInterval: scope.clearInterval, // a worker that has not begun has none yet
+    random: Crypto.prototype.getRandomValues,
   };
   let now = 0; // milliseconds of virtual time
   const define = (target, name, get) => Object.defineProperty(target, name, { get, configurable: true });
@@ -226,6 +228,12 @@ const kodaClock = (scope, SEED) => {
   // after all that it had to say before.
   const MARK = "__kodaClock", BASE = "__kodaBase";
   const workers = new Set();
+  const left = [], ends = new Set(); // pictures that workers left; the ends that are waited for
+  let draws = () => {}; // who hears that a canvas of the page is drawn to, here or by a worker
+  const isOver = (line) => new Promise((resolve) => {
+    const timer = native.setInterval?.call(scope, () => line.over(), LAST_MS);
+    line.over = () => { native.clearInterval?.call(scope, timer); resolve(); };
+  });
   if (native.Worker) {
     const { postMessage, terminate } = native.Worker.prototype;
     const listen = EventTarget.prototype.addEventListener;
@@ -241,26 +249,49 @@ const kodaClock = (scope, SEED) => {
       #line;
       constructor(url, options) {
         super(reachable(url, options), options);
-        const line = this.#line = { name: `worker ${url}`, base: now, answer: null };
+        const line = this.#line = { name: `worker ${url}`, base: now, asked: [], draws: false, over: null };
         line.ask = (order) => new Promise((resolve) => {
-          line.answer = (said) => { line.answer = null; resolve(said); };
-          postMessage.call(this, { [MARK]: order });
+          if (!workers.has(line)) return resolve(); // it ended while others were asked
+          line.asked.push(resolve); // it answers in order
+          return postMessage.call(this, { [MARK]: order });
         });
         workers.add(line);
         listen.call(this, "message", (event) => {
-          if (!event.data || !event.data[MARK]) { talks += 1; return; }
+          const said = event.data && event.data[MARK];
+          if (!said && !line.over) { talks += 1; return; }
           event.stopImmediatePropagation();
-          if (event.data[MARK] === "end") this.#end();
-          if (line.answer) line.answer(event.data);
+          if (said === "end") this.#end(event.data.shown);
+          else if (said === "draws") { line.draws = true; draws(); }
+          else line.asked.shift()?.(event.data);
         });
-        listen.call(this, "error", (event) => { if (!(event instanceof ErrorEvent)) this.#end(); }); // it never loaded
+        listen.call(this, "error", (event) => {
+          if (line.over) event.stopImmediatePropagation();
+          else if (!(event instanceof ErrorEvent)) this.#end(); // it never loaded
+        });
       }
-      #end() {
-        workers.delete(this.#line);
-        if (this.#line.answer) this.#line.answer();
+      #end(shown = []) {
+        const line = this.#line;
+        left.push(...shown);
+        workers.delete(line);
+        for (const resolve of line.asked.splice(0)) resolve();
+        if (line.over) line.over();
       }
-      postMessage(...args) { talks += 1; return postMessage.apply(this, args); }
-      terminate() { this.#end(); return terminate.call(this); }
+      postMessage(...args) {
+        if (this.#line.over) return undefined;
+        talks += 1;
+        return postMessage.apply(this, args);
+      }
+      // What it drew stays, so it says that first. Meanwhile it hears nothing more of the page, nor the page of it.
+      terminate() {
+        const line = this.#line;
+        if (line.over) return undefined;
+        const says = line.draws && workers.has(line);
+        this.#end();
+        if (!says) return terminate.call(this);
+        const ended = isOver(line).then(() => { ends.delete(ended); terminate.call(this); });
+        ends.add(ended);
+        return postMessage.call(this, { [MARK]: { kind: "end" } });
+      }
     };
   }
   const moveWorkers = async (kind) => {
@@ -275,10 +306,14 @@ const kodaClock = (scope, SEED) => {
     }
   };
 
-  const askWorkers = async (order) => { // those that end meanwhile say nothing
-    const said = [];
-    for (const line of [...workers]) said.push(await line.ask(order));
-    return said.filter(Boolean);
+  // What workers drew on canvases of the page, those too that have ended since they were asked last.
+  const drawnByWorkers = async () => {
+    for (const line of [...workers]) {
+      const said = line.draws && await line.ask({ kind: "show" });
+      if (said) left.push(...said.shown);
+    }
+    await Promise.all(ends);
+    return left.splice(0);
   };
 
   // ---- moving ---------------------------------------------------------------------------------------------------
@@ -314,7 +349,7 @@ const kodaClock = (scope, SEED) => {
     await moveWorkers("begin");
   };
   return {
-    MARK, BASE, native, define, call, measure, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin, askWorkers,
-    now: () => now, onPass: (run) => { passes = run; }, workers: () => [...workers].filter((line) => line.answer).map((line) => line.name),
+    MARK, BASE, native, define, call, measure, seed, soon, task, settle, fireTimers, fireFrames, move, moveTimers, moveFrame, moveTime, tick, begin, drawnByWorkers,
+    now: () => now, onPass: (run) => { passes = run; }, draws: () => draws(), onDraws: (run) => { draws = run; }, workers: () => [...workers].filter((line) => line.asked.length).map((line) => line.name),
   };
 };

@@ -2,12 +2,16 @@
 //
 // Chromium shows such a drawing by a path of its own: the worker's thread hands a picture to the compositor, and the
 // page hears from the browser's process under which name to embed it. No frame of the page waits for either. Here the
-// page's canvas shows pictures that come with the worker's answers, so each is part of its frame.
+// page's canvas shows pictures that come with the worker's answers, so each is part of its frame; and with its last words,
+// for what a worker drew stays when it closes itself or is ended.
 //
 // What is handed over is a canvas of nobody, whose size says which of the page's it draws: a size is all that such a
 // canvas takes along wherever it is sent. Nobody sees that, and its true size is set once it has a context.
+//
+// Not seen: what WebGPU draws elsewhere, for nothing says here when it has drawn; what a page draws on a canvas of a frame
+// in it (a frame may draw on the page's).
 const kodaOffscreen = (clock) => {
-  const TAG = 2 ** 30, SIDE = 65536, MAX_CANVASES = 2 ** 15;
+  const TAG = 2 ** 30, SIDE = 65536, MAX_CANVASES = 2 ** 15, MAX_REALMS = 2 ** 14;
   const DRAWS = /^(clear|draw|fill|put|stroke|transferFrom)|^reset$/;
   const { OffscreenCanvas, HTMLCanvasElement, createImageBitmap, OffscreenCanvasRenderingContext2D, ImageBitmapRenderingContext } = globalThis;
   const picture = createImageBitmap.bind(globalThis);
@@ -22,7 +26,8 @@ const kodaOffscreen = (clock) => {
   const contexts = new WeakMap(); // canvas -> context
   const told = (canvas) => { // what its size says: which it is, and how large
     const [width, height] = sizeOf(native.sides, canvas);
-    return width >= TAG ? { id: Math.floor(height / SIDE), size: [width - TAG, height % SIDE] } : null;
+    const id = Math.floor((width - TAG) / SIDE) * MAX_CANVASES + Math.floor(height / SIDE);
+    return width >= TAG ? { id, size: [width % SIDE, height % SIDE] } : null;
   };
   const note = (context) => {
     const state = drawn.get(context);
@@ -40,7 +45,7 @@ const kodaOffscreen = (clock) => {
       },
     });
   }
-  const tagged = (id, [width, height]) => [TAG + width, id * SIDE + height];
+  const tagged = (id, [width, height]) => [TAG + Math.floor(id / MAX_CANVASES) * SIDE + width, (id % MAX_CANVASES) * SIDE + height];
   OffscreenCanvas.prototype.getContext = function getContext(...given) {
     const was = told(this);
     if (!was) return Reflect.apply(native.getContext, this, given);
@@ -54,6 +59,7 @@ const kodaOffscreen = (clock) => {
     if (context) {
       contexts.set(this, context);
       drawn.set(context, { id: was.id, isNew: false });
+      clock.draws();
     }
     return context;
   };
@@ -66,23 +72,31 @@ const kodaOffscreen = (clock) => {
   const { transferToImageBitmap } = OffscreenCanvas.prototype; // it leaves nothing behind
   OffscreenCanvas.prototype.transferToImageBitmap = function () { note(contexts.get(this)); return transferToImageBitmap.call(this); };
   const isNew = (context, state) => (context.drawingBufferWidth === undefined ? state.isNew : kodaCanvas.isDrawn(context) || state.isNew);
-  // What was drawn since it was shown, here and by workers: pairs of which canvas of the page it is, and its picture.
-  const show = async () => {
+  const fresh = () => { // what was drawn to since it was shown: pairs of which canvas of the page it is, and what draws it
     const found = [];
     for (const [context, state] of drawn) {
       if (!isNew(context, state)) continue;
       state.isNew = false;
-      const [width, height] = sizeOf(native.sides, context.canvas);
-      if (width && height) found.push([state.id, await picture(context.canvas)]);
+      if (sizeOf(native.sides, context.canvas).every(Boolean)) found.push([state.id, context.canvas]);
     }
-    for (const { shown } of await clock.askWorkers({ kind: "show" })) found.push(...shown);
     return found;
   };
-  if (!HTMLCanvasElement) return { show };
+  // Pairs of which canvas of the page was drawn to, here and by workers, and its picture.
+  const show = async () => {
+    const found = [];
+    for (const [id, canvas] of fresh()) found.push([id, await picture(canvas)]);
+    return [...found, ...await clock.drawnByWorkers()];
+  };
+  // The same where this ends: what is drawn here is taken within the task, for there is no other.
+  const last = async () => [...fresh().map(([id, canvas]) => [id, transferToImageBitmap.call(canvas)]), ...await clock.drawnByWorkers()];
+  if (!HTMLCanvasElement) return { show, last };
 
   // ---- where it is seen -----------------------------------------------------------------------------------------
   const page = { sides: sides(HTMLCanvasElement), getContext: HTMLCanvasElement.prototype.getContext, transfer: HTMLCanvasElement.prototype.transferControlToOffscreen };
   const seen = new Map(); // id -> canvas, as long as somebody has it
+  const strays = new Map(); // id -> picture of a canvas that is not this page's, but of one around it
+  const isInner = parent !== window; // frames in the page count canvases too: each has a number of its own, the page 0
+  const realm = isInner ? 1 + clock.native.random.call(crypto, new Uint32Array(1))[0] % (MAX_REALMS - 1) : 0;
   const renderers = new WeakMap(), taken = new WeakSet(); // what shows it; canvases that the page draws on itself
   const refuse = (canvas) => {
     if (renderers.has(canvas)) throw new DOMException("the canvas's control was transferred to an OffscreenCanvas", "InvalidStateError");
@@ -98,21 +112,27 @@ const kodaOffscreen = (clock) => {
   };
   HTMLCanvasElement.prototype.transferControlToOffscreen = function transferControlToOffscreen() {
     refuse(this);
-    const size = sizeOf(page.sides, this), id = seen.size;
-    if (taken.has(this) || id >= MAX_CANVASES || Math.max(...size) >= SIDE) return page.transfer.call(this);
+    const size = sizeOf(page.sides, this), id = realm * MAX_CANVASES + seen.size;
+    if (taken.has(this) || seen.size >= MAX_CANVASES || Math.max(...size) >= SIDE) return page.transfer.call(this);
     renderers.set(this, page.getContext.call(this, "bitmaprenderer"));
     seen.set(id, new WeakRef(this));
     return new OffscreenCanvas(...tagged(id, size));
   };
-  const place = async () => {
-    if (!seen.size) return;
-    for (const [id, bitmap] of await show()) {
+  // Show what was drawn, also in frames in the page: what they could not place.
+  const place = async (theirs) => {
+    for (const [id, bitmap] of [...await show(), ...theirs]) {
       const canvas = seen.get(id)?.deref(), { width, height } = bitmap;
+      if (isInner && !seen.has(id)) strays.set(id, bitmap);
       if (!canvas) continue;
       const [wide, high] = sizeOf(page.sides, canvas);
       if (wide !== width || high !== height) resize(page.sides, canvas, [width, height]);
       renderers.get(canvas).transferFromImageBitmap(bitmap);
     }
   };
-  return { show, place };
+  const takeStrays = () => {
+    const found = [...strays];
+    strays.clear();
+    return found;
+  };
+  return { place, takeStrays };
 };

@@ -284,15 +284,17 @@
   const converse = (port) => {
     const waiting = [];
     let pending = ["the page of an iframe"];
-    const inner = { pending: () => pending };
+    const strays = [];
+    const inner = { pending: () => pending, strays: () => strays.splice(0) };
     for (const what of ["look", "bootTick", "begin", "frame", "rest", "again"]) {
       inner[what] = (...given) => new Promise((resolve, reject) => {
         waiting.push({ resolve, reject });
         port.postMessage([what, ...given]);
       });
     }
-    port.onmessage = ({ data: [answer, names, failed] }) => {
+    port.onmessage = ({ data: [answer, names, failed, drawn] }) => {
       pending = names;
+      strays.push(...drawn);
       const asked = waiting.shift();
       if (failed) asked.reject(new Error(failed));
       else asked.resolve(answer);
@@ -474,7 +476,7 @@
       await clock.settle(); // what they say to the page, and the page to them
       if (heard === before && !waits()) break;
     }
-    await offscreen.place();
+    await offscreen.place(frames().flatMap((inner) => inner.strays()));
     sharpen();
     syncAnimations();
     media.place();
@@ -485,7 +487,7 @@
     return names.length ? names : coming();
   };
   const api = {
-    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming, witness: kodaWitness.said,
+    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming, strays: offscreen.takeStrays, witness: kodaWitness.said,
     painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
       const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
       const over = (there) => { native.clearInterval(timer); resolve(there); };
@@ -504,7 +506,8 @@
     port1.onmessage = async ({ data: [what, ...given] }) => {
       let answer = null, failed = "";
       try { answer = await api[what](...given); } catch (error) { failed = short(error && error.message || error || "it threw nothing"); }
-      port1.postMessage([answer, coming(), failed]);
+      const strays = offscreen.takeStrays();
+      port1.postMessage([answer, coming(), failed, strays], strays.map(([, bitmap]) => bitmap));
     };
     parent.postMessage({ [clock.MARK]: "frame" }, "*", [port2]);
   }

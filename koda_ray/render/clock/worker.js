@@ -11,14 +11,25 @@
   };
   self.importScripts = (...urls) => importScripts(...urls.map(whole));
   const close = self.close.bind(self);
-  self.close = () => { postMessage({ [clock.MARK]: "end" }); close(); };
+  const say = (what, shown) => postMessage({ [clock.MARK]: what, shown }, shown.map(([, bitmap]) => bitmap));
+  // Its last pictures go ahead of it. Chromium shows what was drawn in an animation frame before a worker closes itself,
+  // and by chance what was drawn in the same task: always, here.
+  let ended = null;
+  const end = async () => {
+    let shown = [];
+    try { shown = await offscreen.last(); } finally { say("end", shown); close(); }
+  };
+  const finish = () => (ended ??= Promise.resolve().then(end));
+  self.close = () => { finish(); };
+  clock.onDraws(() => say("draws", []));
   const show = async () => {
     const shown = await offscreen.show();
     kodaCanvas.next();
-    postMessage({ [clock.MARK]: true, shown }, shown.map(([, bitmap]) => bitmap));
+    say(true, shown);
   };
   const obey = async ({ kind, at }) => {
     if (kind === "show") return show();
+    if (kind === "end") return finish();
     if (kind === "begin") await clock.begin();
     else if (kind === "tick") await clock.tick();
     else if (kind === "frame") await clock.move(at);
