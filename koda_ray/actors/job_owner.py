@@ -100,6 +100,7 @@ class JobOwner:
         self._untold: list[UnitResult] = []
         self._taken_over: dict[str, UnitResult] = {}
         self._stops: dict[int, int] = {}
+        self._heard: Progress | None = None
         self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
 
     @property
@@ -192,6 +193,7 @@ class JobOwner:
 
     async def progress(self, progress: Progress) -> None:
         """Tell how far it is, now and then."""
+        self._heard = progress
         if self._begun and self._pace.is_due(progress):
             await _tell(self._fence, progress_words(progress, watchable_s=self._watchable_s()))
 
@@ -230,11 +232,17 @@ class JobOwner:
 
     async def _write(self, units: Sequence[UnitResult]) -> None:
         """Record units, and charge what nobody was charged for, in one transaction."""
+        was_watchable = self._watchable_s() > 0
         self._stops |= {unit.unit.start: unit.unit.stop for unit in units}
+        words: dict[str, JsonValue] | None = None
+        if not was_watchable and self._heard is not None and (stands_s := self._watchable_s()):
+            words = progress_words(self._heard, watchable_s=stands_s)  # who waits to watch it waits no longer
         row = self._fence.row
         made = [self._taken_over.pop(unit.key, unit) if unit.reused else unit for unit in units]
         charges = [charge for unit in made for charge in self.minutes.unit(unit)]
-        await self._fence.write(JobChange(chunks=[chunk_of(row, unit) for unit in made], charges=charges[-1:]))
+        told = [] if words is None else [_event(self._fence, "render_progress", words)]
+        chunks = [chunk_of(row, unit) for unit in made]
+        await self._fence.write(JobChange(progress=words, chunks=chunks, events=told, charges=charges[-1:]))
         found = await self._purse.used_up(self._store, row.user_id, ("render",))
         if found is not None and not all(unit.reused for unit in made):
             raise found.error()
