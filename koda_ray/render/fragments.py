@@ -15,7 +15,11 @@ from koda_ray.errors import EncodeFailed
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["fragment_of", "padding_after"]
+__all__ = ["EMPTY_BOX", "fragment_of", "padding_after"]
+
+EMPTY_BOX = b"\0\0\0\x08free"
+"""What a player passes over, as short as it can be."""
+
 
 _FLAGS = "+".join(
     (

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from koda_ray.actors.leased_job import OVER
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.render.fragments import fragment_of, padding_after
+from koda_ray.render.fragments import EMPTY_BOX, fragment_of, padding_after
 from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.decoding import as_file
 from koda_ray.serve.deps import ApiDeps
@@ -24,6 +24,8 @@ __all__ = ["Footage", "check_watchable"]
 
 _LOOK_S = 1.0
 """A unit that is stored is told of with the next word about how far its job is; where none comes, it is looked for."""
+_SILENT_S = 15.0
+"""Who stands between may end a connection on which nothing passes: so often there is a word without meaning."""
 
 
 def check_watchable(job: JobRecord) -> None:
@@ -63,6 +65,8 @@ class Footage:
         and where this server is about to stop.
         """
         sent, units, size, changed = 0, 0, 0, asyncio.Event()
+        clock = asyncio.get_running_loop().time
+        spoke_at = clock()
         async with deps.store.lookout.watching(job.session_id or job.id, rings=changed) as watch:
             with suppress(NotFound):  # the job, or one of its units
                 while not deps.draining.is_set():
@@ -76,9 +80,12 @@ class Footage:
                             fragment = await self._fragment(deps, spec, chunk)
                             fragment += padding_after(size + len(fragment))
                             yield fragment
-                            sent, units, size = chunk.stop, units + 1, size + len(fragment)
+                            sent, units, size, spoke_at = chunk.stop, units + 1, size + len(fragment), clock()
                     if job.status in OVER or (spec is not None and sent >= spec.frame_count):
                         return
+                    if size and clock() - spoke_at > _SILENT_S:
+                        yield EMPTY_BOX
+                        size, spoke_at = size + len(EMPTY_BOX), clock()
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_LOOK_S):
                             await changed.wait()

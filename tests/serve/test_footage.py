@@ -12,6 +12,8 @@ import pytest
 from koda_ray.client import KodaClient
 from koda_ray.errors import NotFound
 from koda_ray.render.ffmpeg import run
+from koda_ray.render.fragments import EMPTY_BOX
+from koda_ray.serve import footage
 from tests.serve.test_renders import PAGE, SMALL, browsers, events, held_after, post
 from tests.serve.world import World
 
@@ -36,15 +38,16 @@ async def frames_in(video: bytes, folder: Path) -> list[tuple[float, str]]:
 async def test_a_video_is_watched_while_it_is_rendered(
     browsers: World, http: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(footage, "_SILENT_S", 0.1)
     go_on = held_after(1, monkeypatch)
     made = (await post(http, **{**SMALL, "duration": 2.5})).json()
     seen = b""
     early: list[tuple[float, str]] = []
-    async with asyncio.timeout(120), http.stream("GET", f"/v1/jobs/{made['id']}/footage") as footage:
-        assert (footage.status_code, footage.headers["content-type"]) == (200, "video/mp4")
-        async for piece in footage.aiter_bytes():
+    async with asyncio.timeout(120), http.stream("GET", f"/v1/jobs/{made['id']}/footage") as sent:
+        assert (sent.status_code, sent.headers["content-type"]) == (200, "video/mp4")
+        async for piece in sent.aiter_bytes():
             seen += piece
-            if not go_on.is_set():
+            if piece == EMPTY_BOX:  # nothing more stands: the connection is kept
                 assert (await http.get(made["stateUrl"])).json()["status"] == "running"
                 early = await frames_in(seen, tmp_path)
                 go_on.set()
@@ -69,8 +72,8 @@ async def test_it_ends_with_whole_frames_where_the_render_is_deleted(
     held_after(1, monkeypatch)
     made = (await post(http, **{**SMALL, "duration": 2.5})).json()
     seen = b""
-    async with asyncio.timeout(120), http.stream("GET", f"/v1/jobs/{made['id']}/footage") as footage:
-        async for piece in footage.aiter_bytes():
+    async with asyncio.timeout(120), http.stream("GET", f"/v1/jobs/{made['id']}/footage") as sent:
+        async for piece in sent.aiter_bytes():
             if not seen:
                 assert (await http.delete(made["stateUrl"])).status_code == 204
             seen += piece
