@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from koda_ray.render.ffmpeg import run
 from koda_ray.state.keys import unit_key
 from koda_ray.state.records import ChunkRecord, JobRecord
 from koda_ray.types import now
+from tests.serve.test_jobs import under_way
+from tests.serve.test_sessions import until
 from tests.serve.world import World
 from tests.web.axes import examine
 from tests.web.looking import looking
@@ -132,3 +135,24 @@ async def test_a_video_is_watched_as_it_is_rendered(koda: World, browser: Browse
             await expect(page.get_by_role("heading", name="It is finished")).to_be_visible()
             await expect(page.get_by_label("The finished video")).to_be_visible()
             await expect(video).to_have_count(0)
+
+
+async def test_a_first_preview_is_watched_as_it_is_rendered_by_itself(
+    koda: World, browser: Browser, tmp_path: Path
+) -> None:
+    async with KodaClient(koda.url) as client:
+        koda.directory.asks, koda.directory.rendering = False, asyncio.Event()
+        session_id = (await client.create("A ball")).session_id
+        await until(client, session_id, "plan")
+        await client.accept(session_id)
+        job = await koda.store.get_job((await under_way(client, session_id, "preview")).id, user_id="local")
+        async with looking(browser, f"{koda.url}/s/{session_id}") as page:
+            await Rendered(koda, job, await picture_units(tmp_path, seconds=2)).stand(2)
+            await page.wait_for_function("() => document.querySelector('video')?.currentTime > 0.5")
+            await page.get_by_role("button", name="Back to the scenes").click()
+            await expect(page.get_by_label("The video as it is rendered")).to_have_count(0)
+            await page.get_by_role("button", name="Watch it as it is rendered").click()
+            await page.wait_for_function("() => document.querySelector('video')?.currentTime > 0.5")
+            koda.directory.rendering.set()
+            await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible()
+            await expect(page.get_by_label("The preview")).to_be_visible()
