@@ -47,9 +47,11 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
   ],
 ];
 export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox], [type=range])';
-const PRESSED = 'a, button, summary, input, video, [tabindex]';
+/** What may have the focus, and does nothing with keys: a heading that one was brought to. */
+const AT = '[tabindex]:not(main, h1, h2, legend)';
+const PRESSED = `a, button, summary, input, video, ${AT}`;
 const PRESSED_BY_SPACE = PRESSED.replace('input', 'input:not([type=range])');
-const MOVED_IN = 'input, [tabindex]';
+const MOVED_IN = `input, ${AT}`;
 
 /** Whether keys that are single letters do something; for who speaks to the browser, or hits keys by chance, they do not. */
 export const singleKeys = {

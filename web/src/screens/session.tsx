@@ -10,6 +10,7 @@ import { KeepsPlace } from '../api/place';
 import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
 import { useOffline } from '../parts/director';
+import { useReturn } from '../parts/focus';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
 import { OpensThisSession } from '../parts/opens-this-session';
@@ -63,6 +64,7 @@ export function Session({ id }: { id: string }) {
   const [lost, lose] = useState('');
   const isWide = useMedia(WIDE);
   const isNew = useNews(session?.state, session ? titleOf(session) : '');
+  useReturn(sending.isPending);
   const onTop = useOnTop(session !== undefined);
   useEffect(() => {
     window.scrollTo(0, 0);

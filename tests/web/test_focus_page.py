@@ -1,0 +1,141 @@
+"""Where the keyboard is after the screen, or what is to be decided on it, has changed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from tests.serve.world import World
+from tests.web.axes import on_every_screen
+from tests.web.looking import begin, looking
+from tests.web.test_page import tab_to
+
+pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
+
+NOWHERE = "document.activeElement === document.body"
+
+
+async def heading(page: Page, name: str) -> None:
+    """Wait until a heading is what the keyboard is at."""
+    await expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused(timeout=60_000)
+
+
+async def test_each_screen_begins_at_its_heading(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+        assert await page.evaluate(NOWHERE)  # the first one begins as a browser has it
+        for name in ("Renders", "Assets", "Usage"):
+            await tab_to(page, page.get_by_role("navigation").get_by_role("link", name=name))
+            await page.keyboard.press("Enter")
+            await heading(page, name)
+        await on_every_screen(page)
+        await page.go_back()
+        await heading(page, "Assets")
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.closest('main') !== null")
+        assert await page.evaluate("document.querySelector('main h1').hasAttribute('tabindex')") is True  # its own
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await heading(page, "What should move?")
+        await page.get_by_role("textbox", name="What should move").fill("A bouncing ball")
+        assert await page.evaluate("document.querySelector('main h1').hasAttribute('tabindex')") is False
+        await page.keyboard.press("Control+Enter")
+        await heading(page, "A bouncing ball")
+        await page.keyboard.press("Enter")  # at a heading keys are the page's
+        await heading(page, "A bouncing ball")
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("canvas")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/c/*")
+        await expect(page.locator("h1")).to_be_focused()
+
+
+async def test_a_screen_that_is_on_its_way_takes_the_focus_from_nobody(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        let = asyncio.Event()
+
+        async def held(route: Route) -> None:
+            await let.wait()
+            await route.continue_()
+
+        await page.route("**/page/usage-*.js", held)
+        await page.route("**/page/assets-*.js", held)
+        for name in ("Usage", "Assets"):
+            let.clear()
+            link = page.get_by_role("navigation").get_by_role("link", name=name)
+            await tab_to(page, link)
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_role("main")).to_be_focused()
+            if name == "Assets":
+                await link.focus()  # somebody went on
+            let.set()
+            await expect(page.get_by_role("heading", name=name)).to_be_visible()
+            await expect(page.get_by_role("heading", name=name) if name == "Usage" else link).to_be_focused()
+
+
+async def test_the_keyboard_goes_from_one_card_to_the_next(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        koda.directory.hold = {"execute"}
+        session_id = await begin(page, "A ball")
+        await page.get_by_label("Playful").check()
+        await page.keyboard.press("Enter")
+        await heading(page, "The plan")
+        await tab_to(page, page.get_by_role("button", name="Edit scenes"))
+        await page.keyboard.press("Enter")
+        await heading(page, "The plan")
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_label("Title of scene 1")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("button", name="Edit scenes")).to_be_focused()
+
+        async def refused(route: Route) -> None:
+            await route.fulfill(status=429, json={"code": "TOO_MANY_REQUESTS", "detail": "not just now"})
+
+        await page.route("**/accept", refused)
+        make = page.get_by_role("button", name="Make this")
+        await tab_to(page, make)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_have_text("not just now")
+        await expect(make).to_be_focused()  # it can be pressed again
+        await page.unroute("**/accept")
+        await page.keyboard.press("Enter")
+        await heading(page, "Making it")
+        koda.directory.hold = set()
+        await koda.directory.wake(session_id)
+        await heading(page, "Here is a preview")
+        koda.directory.rendering = asyncio.Event()
+        await tab_to(page, page.get_by_role("button", name="Render 1080p at 60 fps"))
+        await page.keyboard.press("Enter")
+        await heading(page, "Rendering the video")
+        koda.directory.rendering.set()
+        await heading(page, "It is finished")
+        async with page.expect_download():
+            await page.keyboard.press("d")
+
+
+async def test_who_types_or_looks_elsewhere_stays_there(koda: World, browser: Browser) -> None:
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await heading(page, "Making it")  # also for who has a mouse: the next key is pressed here
+        words = page.get_by_role("textbox", name="Say something")
+        await words.fill("slower, pl")
+        koda.directory.hold = set()
+        await koda.directory.wake(session_id)
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        field = page.get_by_label("What should be different")
+        await expect(field).to_be_focused()
+        await page.keyboard.type("ease")
+        await expect(field).to_have_value("slower, please")
+        await page.get_by_text("Render it in full, or say below").click()
+        assert await page.evaluate(NOWHERE)
+        koda.directory.rendering = asyncio.Event()
+        await koda.directory.submit(session_id=session_id, user_id="local", name="render", body={}, key="elsewhere")
+        await expect(page.get_by_role("heading", name="Rendering the video")).to_be_visible()
+        koda.directory.rendering.set()
+        await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
+        assert await page.evaluate(NOWHERE)  # who was nowhere is taken nowhere
