@@ -1,4 +1,4 @@
-"""Where the keyboard is after the screen, or what is to be decided on it, has changed."""
+"""Where the keyboard is after the screen, or what is to be decided on it, has changed, and what is heard of that."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import asyncio
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
+from koda_ray import commands
+from koda_ray.events import NewEvent
+from koda_ray.types import Todo
+from tests.serve.scripted import CODE
 from tests.serve.world import World
 from tests.web.axes import on_every_screen
 from tests.web.looking import begin, looking
@@ -15,6 +19,21 @@ from tests.web.test_page import tab_to
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
 NOWHERE = "document.activeElement === document.body"
+LISTEN = """(() => {
+  const live = '[role=status], [role=alert], [role=log], [role=timer], [aria-live]';
+  window.heard = [];
+  const hear = (region) => window.heard.push(region.textContent);
+  new MutationObserver((changes) => {
+    for (const { target, addedNodes } of changes) {
+      const around = (target instanceof Element ? target : target.parentElement)?.closest(live);
+      if (around) hear(around);
+      for (const each of addedNodes)
+        if (each instanceof Element)
+          [each, ...each.querySelectorAll('*')].filter((one) => one.matches(live)).forEach(hear);
+    }
+  }).observe(document, { subtree: true, childList: true, characterData: true });
+})()"""
+"""Keeps all that is ever in a live region, also of those that come with their words."""
 
 
 async def heading(page: Page, name: str) -> None:
@@ -139,3 +158,48 @@ async def test_who_types_or_looks_elsewhere_stays_there(koda: World, browser: Br
         koda.directory.rendering.set()
         await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
         assert await page.evaluate(NOWHERE)  # who was nowhere is taken nowhere
+
+
+async def test_phases_and_finished_todos_are_heard_and_no_thought_or_token_is(koda: World, browser: Browser) -> None:
+    koda.directory.asks, koda.directory.hold = False, {"analyze", "execute"}
+    async with looking(browser, koda.url) as page:
+        await page.add_init_script(LISTEN)
+        await page.reload()
+        await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+        await page.evaluate("document.querySelectorAll('[role=status]').forEach((each) => (each.wasThere = true))")
+        session_id = await begin(page, "A ball")
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        await koda.directory.move(session_id, commands.Think("Considering the rain"))
+        await expect(page.get_by_text("Considering the rain").first).to_be_visible()
+        said = page.get_by_role("status").filter(has_text="Reading the prompt")
+        await expect(said).to_have_count(1)
+        assert await said.evaluate("region => region.wasThere")
+        koda.directory.hold = {"execute"}
+        await koda.directory.wake(session_id)
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("status").filter(has_text="Making it")).to_have_count(1)
+        todos = tuple(Todo(id=str(at), label=name) for at, name in enumerate(("Set up", "Drop in", "Roll", "Rest")))
+        await koda.directory.move(session_id, commands.SetTodos(todos))
+        tokens = [
+            NewEvent(type="text_chunk", data={"messageId": "msg_1", "offset": 0, "delta": "The ball is round"}),
+            NewEvent(type="code_chunk", data={"path": "src/scenes/S1.tsx", "offset": 0, "delta": CODE}),
+        ]
+        await koda.directory.move(session_id, commands.Think("Pondering the gravity"), events=tokens)
+        await expect(page.get_by_text("Pondering the gravity").first).to_be_visible()
+        for at, told in ((0, "Set up: done, 1 of 4"), (1, "Drop in: done, 2 of 4")):
+            await koda.directory.move(session_id, commands.SetTodoStatus(str(at), "done"))
+            await expect(page.get_by_role("status").filter(has_text=told)).to_have_count(1)
+        both = [commands.SetTodoStatus(at, "done") for at in ("2", "3")]
+        await koda.directory.move(session_id, *both)
+        await expect(page.get_by_role("status").filter(has_text="Roll, Rest: done, 4 of 4")).to_have_count(1)
+        koda.directory.hold = set()
+        await koda.directory.wake(session_id)
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("status").filter(has_text="Preview to look at")).to_have_count(1)
+        heard = "\n".join(await page.evaluate("window.heard"))
+        for words in ("Reading the prompt", "Plan to look at", "Making it", "Set up: done, 1 of 4"):
+            assert words in heard
+        for words in ("Considering", "Pondering", "round", "mesh"):
+            assert words not in heard
+        await page.get_by_role("link", name="koda", exact=True).click()
+        await expect(page.get_by_role("status").filter(has_text="Preview to look at")).to_have_count(0)

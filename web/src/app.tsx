@@ -8,6 +8,7 @@ import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { patiently } from './api/reach';
 import { uploads } from './api/uploads';
+import { Announcer } from './parts/announcer';
 import { Away } from './parts/away';
 import { Button } from './parts/button';
 import { useArrival } from './parts/focus';
@@ -107,6 +108,7 @@ function SignedIn() {
         </div>
       )}
       <Toasts />
+      <Announcer />
       <PuttingOnCanvas />
       <main id="main" className="flex-1 pb-16">
         <Suspense fallback={<p className="py-16 text-muted">One moment…</p>}>
