@@ -222,6 +222,9 @@ function Faces({ mode, wide, a, b, toggler }: { mode: Mode; wide: number; a: Rea
           {(mode === 'wipe' || (mode === 'flip' && flipped)) && <Label right>B</Label>}
         </div>
       </div>
+      <p role="status" className="sr-only">
+        {mode === 'flip' && `${flipped ? 'B' : 'A'} is shown`}
+      </p>
       {mode === 'flip' && (
         <Button kind="quiet" onClick={turn} title="B">
           Show {flipped ? 'A' : 'B'}
@@ -263,6 +266,7 @@ function Wipe({ at, move }: { at: number; move: (to: number) => void }) {
         max={100}
         step={0.5}
         value={at}
+        aria-valuetext={`A up to ${at} % of the width`}
         onChange={({ target }) => move(Number(target.value))}
       />
       <span
