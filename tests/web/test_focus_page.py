@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from koda_ray import commands
+from koda_ray.config import Settings
 from koda_ray.events import NewEvent
 from koda_ray.types import Todo
 from tests.serve.scripted import CODE
-from tests.serve.world import World
+from tests.serve.world import World, world
 from tests.web.axes import on_every_screen
 from tests.web.looking import begin, looking
 from tests.web.test_page import tab_to
@@ -70,6 +72,15 @@ async def test_each_screen_begins_at_its_heading(koda: World, browser: Browser) 
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/c/*")
         await expect(page.locator("h1")).to_be_focused()
+
+
+async def test_who_signs_in_begins_at_the_heading(tmp_path: Path, browser: Browser) -> None:
+    settings = {"KODA_WEB_PATH": Settings().web_path, "KODA_API_KEYS": f"ann={'k' * 32}"}
+    async with world(tmp_path, **settings) as koda, looking(browser, koda.url) as page:
+        await expect(page.get_by_label("Key")).to_be_focused()
+        await page.keyboard.type("k" * 32)
+        await page.keyboard.press("Enter")
+        await heading(page, "What should move?")
 
 
 async def test_a_screen_that_is_on_its_way_takes_the_focus_from_nobody(koda: World, browser: Browser) -> None:
