@@ -51,8 +51,9 @@ FIGURES = {
     "compare_max_drift_frames": "by how many frames two videos that play beside each other were ever apart",
     "nodes_30_connections": "how many requests a canvas of 30 animations keeps open, each of them followed",
     "idle_night_processes": (
-        "most processes of sessions that a server with Ray has while pages on sessions, the gallery and the queue "
-        "stay open, after its sessions had time to fall asleep"
+        "most processes of sessions that a server with Ray has while pages stay open, after its sessions had time to "
+        "fall asleep: one on a plan, one on a preview whose live page was out of sight for longer than it is kept, a "
+        "comparison, a canvas, the gallery and the queue"
     ),
     "axe_violations": "what axe-core finds, by the tests' rules, in all places, schemes and widths together",
 }
@@ -62,13 +63,20 @@ IN_VIEW = 10
 _LIVE_FPS = 60
 _FILM_FPS, _FILM_S = 30, 8.0
 _NODES = 30
-ASLEEP = 5
 _IDLE_S = 3
 _FALLS_ASLEEP_S = 60
 _LOOKS_PER_S = 4
 _BEGUN_MS = 60_000
+_MADE_MS = 180_000
+_UNSEEN_MS = 61_000
+"""Longer than a live page that nobody sees is kept."""
 WIDTHS = (1440, 1024, 390)
 PROMPT = "textarea[aria-label='What should move']"
+_HIDE = """() => {
+  for (const [name, value] of [['hidden', true], ['visibilityState', 'hidden']])
+    Object.defineProperty(document, name, { get: () => value, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
 _WHEN_USABLE = """(() => {
   const look = () => document.querySelector("textarea[aria-label='What should move']")
     ? requestAnimationFrame(() => { window.usableMs = performance.now(); }) : requestAnimationFrame(look);
@@ -206,6 +214,12 @@ async def _on_canvas(page: Page, koda: World, count: int, *, columns: int, row_p
     koda.directory.hold = {"analyze"}
     async with KodaClient(koda.url) as client:
         ids = [(await client.create(f"Ball {number}")).session_id for number in range(count)]
+    await _laid_out(page, koda.url, ids, columns=columns, row_px=row_px, zoom=zoom)
+    return ids
+
+
+async def _laid_out(page: Page, url: str, ids: Sequence[str], *, columns: int, row_px: int, zoom: float) -> None:
+    """Open a canvas that has sessions, in rows."""
     layout = {
         "version": 1,
         "name": "All of them",
@@ -220,11 +234,11 @@ async def _on_canvas(page: Page, koda: World, count: int, *, columns: int, row_p
         "edges": [],
         "view": {"x": 40, "y": 40, "zoom": zoom},
     }
-    await page.goto(koda.url)
+    await page.goto(url)
     await page.evaluate("text => localStorage.setItem('koda.canvas/local/all', text)", json.dumps(layout))
-    await page.goto(f"{koda.url}/c/all")
-    await page.wait_for_function("count => document.querySelectorAll('.react-flow__node').length === count", arg=count)
-    return ids
+    await page.goto(f"{url}/c/all")
+    shown = "count => document.querySelectorAll('.react-flow__node').length === count"
+    await page.wait_for_function(shown, arg=len(ids))
 
 
 def _p95(taken: Sequence[float]) -> float:
@@ -331,13 +345,18 @@ async def _idle_night_processes(browser: Browser, folder: Path, *, quick: bool) 
     settings = {"KODA_DIRECTOR": "offline", "KODA_WEB_PATH": str(Settings().web_path)}
     async with Server(folder, **settings, KODA_IDLE_TIMEOUT_S=str(_IDLE_S)) as server:
         context = await browser.new_context()
-        for _ in range(2 if quick else ASLEEP):
-            page = await context.new_page()
+        ids: list[str] = []
+        planned = [await context.new_page() for _ in range(2)]
+        for page in planned:
             page.set_default_timeout(_BEGUN_MS)
-            await _begun(page, server.url, "a bouncing ball, 2 seconds, playful")
+            ids.append(await _begun(page, server.url, "a bouncing ball, 2 seconds, playful"))
             await page.get_by_role("button", name="Make this").wait_for()
             if not _session_processes(server):
                 raise RuntimeError("a session that has just made its plan has no process that can be counted")
+        if not quick:
+            await _seen_live(planned[-1])
+            await _compared(await context.new_page(), server.url, ids[-1])
+            await _laid_out(await context.new_page(), server.url, ids, columns=2, row_px=500, zoom=0.5)
         for path in ("/", "/renders"):
             page = await context.new_page()
             await page.goto(server.url + path)
@@ -351,6 +370,28 @@ async def _idle_night_processes(browser: Browser, folder: Path, *, quick: bool) 
             await asyncio.sleep(1 / _LOOKS_PER_S)
         await context.close()
     return float(most)
+
+
+async def _seen_live(page: Page) -> None:
+    """Have a session on its plan make its preview, and its live page looked at, then out of sight until it is left."""
+    page.set_default_timeout(_MADE_MS)
+    await page.get_by_role("button", name="Make this").click()
+    await page.get_by_role("heading", name="Here is a preview").wait_for()
+    await page.clock.install()
+    await page.get_by_role("button", name="See it live").click()
+    await page.locator("iframe").wait_for()
+    await page.get_by_role("slider", name="Frame").wait_for()
+    await page.evaluate(_HIDE)
+    await page.clock.fast_forward(_UNSEEN_MS)
+    await page.locator("iframe").wait_for(state="detached")
+
+
+async def _compared(page: Page, url: str, session_id: str) -> None:
+    """Open the comparison of what a session shows with itself: one more version would take as long as the night."""
+    async with KodaClient(url) as client:
+        version = (await client.versions(session_id)).versions[0].id
+    await page.goto(f"{url}/s/{session_id}/compare?a={version}&b={version}")
+    await page.get_by_role("slider", name="Frame").wait_for()
 
 
 def _session_processes(server: Server) -> int:

@@ -34,7 +34,7 @@ _PAGES = (
     *("/", "/renders", "/assets", "/usage", "/c", "/c/{canvas}"),
     *("/s/{session_id}", "/s/{session_id}/compare", "/t/{group}"),
 )
-_ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg")
+_ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg", "/scheme.js")
 _ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _OTHERS = {"v1", "api", "docs"}

@@ -28,12 +28,17 @@ __all__ = ["PARTS", "places"]
 
 BALL = "A red ball bounces through the rain and comes to rest"
 _WIDE = ViewportSize(width=1440, height=900)
+_NARROW = ViewportSize(width=390, height=844)
 _MADE_S = 60_000
 
 
 async def _home(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
     yield "home"
+    await page.locator("summary").filter(has_text="More: style").click()
+    await page.get_by_text("Rules: none").click()
+    yield "home-more"
+    await page.locator("h1").click()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
     yield "keys"
@@ -43,9 +48,18 @@ async def _home(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("option").first).to_be_visible()
     yield "finder"
     await page.keyboard.press("Escape")
+    await page.set_viewport_size(_NARROW)
+    await page.get_by_role("button", name="Find, keys and motion").click()
+    await expect(page.get_by_role("dialog", name="Help")).to_be_visible()
+    yield "help"
     await page.goto(f"{koda.url}/renders")
     await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
     yield "queue-empty"
+    await page.get_by_role("button", name="Render a page").click()
+    dialog = page.get_by_role("dialog", name="Render a page of your own")
+    for more in ("A video for each row of a file", "Other options"):
+        await dialog.get_by_text(more).click()
+    yield "own-page"
 
 
 async def _studio(koda: World, page: Page) -> AsyncGenerator[str]:
@@ -94,6 +108,20 @@ async def _studio(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=_MADE_S)
     koda.directory.rendering = None
     yield "complete"
+    await page.get_by_role("button", name="Delete this video").click()
+    await expect(page.get_by_role("group", name="Delete this video")).to_be_focused()
+    yield "complete-deletion"
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="This session").click()
+    dialog = page.get_by_role("dialog", name="This session")
+    for more in ("Set limits", "Rules: none"):
+        await dialog.get_by_text(more).click()
+    yield "this-session"
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Put on a canvas").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    yield "put-on-canvas"
+    await page.keyboard.press("Escape")
     async with aclosing(_shared(page)) as shown:
         async for name in shown:
             yield name
@@ -134,10 +162,18 @@ async def _versions(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.get_by_role("button", name="Version 1, ").click()
     await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
     yield "version"
+    await page.get_by_role("button", name="Version 2, ").click()
+    await page.get_by_text("What changed in the files").click()
+    await page.locator("summary").filter(has_text="src/scenes/S1.tsx").last.click()
+    await expect(page.get_by_label("Changes of src/scenes/S1.tsx")).to_be_visible()
+    yield "version-diff"
     await page.goto(page.url.partition("?")[0])
     await page.get_by_role("link", name="Compare").click()
     await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
     yield "compare"
+    for mode in ("Wipe", "Flip", "Difference"):
+        await page.get_by_role("button", name=mode).click()
+        yield f"compare-{mode.lower()}"
 
 
 async def _takes(koda: World, page: Page) -> AsyncGenerator[str]:
@@ -193,6 +229,9 @@ async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
         await begin(page, prompt)
         await page.get_by_role("button", name="Make this").click()
         await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=_MADE_S)
+        if prompt.startswith("A bar chart"):
+            await page.get_by_role("button", name="Render 1080p at 60 fps").click()
+            await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=_MADE_S)
         await page.goto(koda.url)
     await expect(page.get_by_role("link", name="A ball Preview to look at").first).to_be_visible()
     yield "gallery"
@@ -209,6 +248,9 @@ async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.goto(f"{koda.url}/renders?show=done")
     await expect(page.get_by_role("list", name="Renders").get_by_role("listitem").first).to_be_visible()
     yield "queue"
+    await page.get_by_role("button", name="Delete A bar chart").first.click()
+    await expect(page.get_by_role("group", name="Delete A bar chart")).to_be_focused()
+    yield "queue-deletion"
     await page.goto(f"{koda.url}/usage")
     await expect(page.get_by_role("meter", name="Animations awake")).to_be_visible()
     yield "usage"
@@ -224,6 +266,9 @@ async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("list", name="Assets").get_by_role("listitem")).to_have_count(2)
     await expect(page.get_by_role("alert")).to_be_visible()
     yield "assets"
+    await page.get_by_role("button", name="Delete logo.png").click()
+    await expect(page.get_by_role("group", name="Delete logo.png")).to_be_focused()
+    yield "assets-deletion"
 
 
 async def _canvas(koda: World, page: Page) -> AsyncGenerator[str]:
@@ -236,6 +281,14 @@ async def _canvas(koda: World, page: Page) -> AsyncGenerator[str]:
     await finished(node(page, "Animation Generator"), node(page, BALL))
     await page.get_by_role("button", name="See all of it").click()
     yield "canvas"
+    await page.get_by_role("button", name="Add: One of yours").click()
+    await expect(page.get_by_role("dialog").get_by_role("listitem").first).to_be_visible()
+    yield "canvas-picker"
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Canvas", exact=True).click()
+    await page.get_by_role("button", name="Delete Canvas").click()
+    await expect(page.get_by_role("group", name="Delete Canvas")).to_be_focused()
+    yield "canvases-deletion"
 
 
 async def _gone(koda: World, page: Page) -> AsyncGenerator[str]:

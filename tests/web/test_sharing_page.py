@@ -238,6 +238,25 @@ async def test_a_versions_video_stands_in_a_page_of_others_and_the_page_around_i
         await context.close()
 
 
+async def test_an_embedded_video_plays_by_itself_and_again_where_its_address_says_so(
+    closed: World, session_id: str, browser: Browser
+) -> None:
+    async with owning(browser, closed, f"/s/{session_id}") as page:
+        address = await linked(page)
+        told = "({ loop, muted, autoplay }) => [loop, muted, autoplay]"
+        for asked, wanted in (("", [False] * 3), ("?loop", [True, False, False]), ("?loop&autoplay", [True] * 3)):
+            async with looking(browser, f"{address}/embed{asked}") as guest:
+                video = guest.get_by_label("A red ball")
+                await expect(video).to_be_visible()
+                assert await video.evaluate(told) == wanted
+                if "autoplay" in asked:
+                    await guest.wait_for_function("document.querySelector('video').currentTime > 0")
+                    await guest.emulate_media(reduced_motion="reduce")
+                    await guest.reload()
+                    await expect(video).to_be_visible()
+                    assert await video.evaluate(told) == [True, False, False]
+
+
 async def test_everybody_can_use_it(closed: World, session_id: str, browser: Browser) -> None:
     async with owning(browser, closed, f"/s/{session_id}") as page:
         address = await linked(page, "for Bob")

@@ -350,7 +350,13 @@ async def test_both_are_seen_on_the_whole_screen_heard_and_saved_as_one_picture(
         one, other = (float(np.asarray(picture.convert("RGB"))[18, x, 0]) * 219 / 255 + 16 for x in (32, 96))
     assert abs(one - 70) < 2 and abs(other - 110) < 2
     await page.get_by_role("button", name="Sound of A").click()
-    assert await page.evaluate("[...document.querySelectorAll('video')].map(({ muted }) => muted)") == [False, True]
+    muted = "[...document.querySelectorAll('video')].map(({ muted }) => muted)"
+    assert await page.evaluate(muted) == [False, True]
+    await page.get_by_role("button", name="Sound of B").click()  # one of them at a time
+    assert await page.evaluate(muted) == [True, False]
+    await expect(page.get_by_role("button", name="Sound of A")).to_have_attribute("aria-pressed", "false")
+    await page.get_by_role("button", name="Sound of B").click()
+    assert await page.evaluate(muted) == [True, True]
     await page.get_by_role("button", name="Full screen").click()
     async with asyncio.timeout(30):
         while not await page.evaluate("document.fullscreenElement?.querySelectorAll('video').length === 2"):

@@ -1,15 +1,17 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { LogOut } from 'lucide-react';
 import { lazy, Suspense, useEffect } from 'react';
-import { Link, Route, Switch } from 'wouter';
+import { Link, Route, Switch, useLocation } from 'wouter';
 import { ask, type Problem } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
 import { patiently } from './api/reach';
 import { uploads } from './api/uploads';
+import { Announcer } from './parts/announcer';
 import { Away } from './parts/away';
 import { Button } from './parts/button';
+import { useArrival } from './parts/focus';
 import { Mended } from './parts/mended';
 import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
@@ -32,6 +34,8 @@ const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((modu
 const Assets = lazy(() => patiently(() => import('./screens/assets')).then((module) => ({ default: module.Assets })));
 const Usage = lazy(() => patiently(() => import('./screens/usage')).then((module) => ({ default: module.Usage })));
 
+const SIGNED_OUT = 'signed out';
+
 /** What somebody was sent is for whoever has its address; everything else is one's own, and in no other page's frame. */
 export function App() {
   return (
@@ -51,6 +55,8 @@ function SignedIn() {
   const login = useLogin();
   const link = useLink();
   const client = useQueryClient();
+  const [path] = useLocation();
+  useArrival(login.isPending ? undefined : login.error?.status === 401 ? SIGNED_OUT : path);
   useEffect(() => {
     if (link === 'signed-out') void client.invalidateQueries({ queryKey: LOGIN });
   }, [link, client]);
@@ -102,6 +108,7 @@ function SignedIn() {
         </div>
       )}
       <Toasts />
+      <Announcer />
       <PuttingOnCanvas />
       <main id="main" className="flex-1 pb-16">
         <Suspense fallback={<p className="py-16 text-muted">One moment…</p>}>

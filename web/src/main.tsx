@@ -5,12 +5,14 @@ import { onProblem } from './api/client';
 import { forgetRead, LOGIN } from './api/hooks';
 import { heedMotion } from './api/motion';
 import { atChange } from './api/owner';
+import { heedScheme } from './api/scheme';
 import { App } from './app';
 import './style.css';
 
 const client = new QueryClient({ defaultOptions: { queries: { staleTime: 5_000, retry: 1, refetchOnWindowFocus: true } } });
 atChange(() => forgetRead(client));
 heedMotion();
+heedScheme();
 onProblem(({ status }) => {
   // whoever is not signed in any more is asked for the key wherever that shows; what was typed is kept
   const login = client.getQueryState(LOGIN);

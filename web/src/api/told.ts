@@ -1,6 +1,6 @@
-/** What became of sessions in a list since one looked before, for who hears it. */
+/** What became of sessions since one looked before, for who hears it. */
 import { useEffect, useRef, useState } from 'react';
-import { phaseWords, type Where } from '../../node/src/session';
+import { phaseWords, type SessionState, type Todo, type Where } from '../../node/src/session';
 
 interface Listed extends Where {
   id: string;
@@ -10,6 +10,23 @@ interface Listed extends Where {
 export function phasesTold<S extends Listed>(before: readonly S[], now: readonly S[], nameOf: (one: S) => string): string[] {
   const was = new Map(before.map((each) => [each.id, phaseWords(each)]));
   return now.filter((each) => was.has(each.id) && was.get(each.id) !== phaseWords(each)).map((each) => `${nameOf(each)}: ${phaseWords(each)}`);
+}
+
+type Standing = Where & Pick<SessionState, 'execution'>;
+
+/** What of one session is otherwise than before, in words: where it is, and what was finished since. Before one looked it was nowhere. */
+export function changesTold(before: Standing | undefined, now: Standing): string {
+  const todos = now.execution?.todos ?? [];
+  const done = todos.filter(isDone);
+  const was = new Set(before?.execution?.todos?.filter(isDone).map(({ id }) => id));
+  const since = before ? done.filter(({ id }) => !was.has(id)) : done.slice(-1);
+  const finished = now.owes === 'execute' && since.length > 0 && `${since.map(({ label }) => label).join(', ')}: done, ${done.length} of ${todos.length}`;
+  const where = (!before || phaseWords(before) !== phaseWords(now)) && phaseWords(now);
+  return [where, finished].filter(Boolean).join('. ');
+}
+
+function isDone({ status }: Todo): boolean {
+  return status === 'done';
 }
 
 /** The same, for as long as a list is looked at. */

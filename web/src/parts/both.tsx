@@ -42,7 +42,7 @@ export function Videos(compared: Compared) {
   const clock = useMemo(() => new Pair(fps), [fps]);
   const { time, playing } = useSyncExternalStore(clock.first.watch, () => clock.first.shown);
   const [gone, setGone] = useState<'A' | 'B'>();
-  const [muted, setMuted] = useState(true);
+  const [heard, hear] = useState<'A' | 'B'>();
   const [isUntaken, setUntaken] = useState(false);
   const toggler = useRef(() => {});
   const stage = useRef<HTMLDivElement>(null);
@@ -67,9 +67,20 @@ export function Videos(compared: Compared) {
   useKey('s', () => void take());
   const tools = (
     <>
-      <button type="button" className={ICON} aria-label="Sound of A" aria-pressed={!muted} title="Sound of A" onClick={() => setMuted(!muted)}>
-        {muted ? <VolumeX aria-hidden className="size-4" /> : <Volume2 aria-hidden className="size-4" />}
-      </button>
+      {(['A', 'B'] as const).map((name) => (
+        <button
+          key={name}
+          type="button"
+          className="inline-flex h-9 shrink-0 items-center gap-0.5 rounded-lg px-2 text-xs text-muted hover:bg-sunken hover:text-text aria-pressed:bg-accent-ground aria-pressed:text-accent"
+          aria-label={`Sound of ${name}`}
+          aria-pressed={heard === name}
+          title={`Sound of ${name}`}
+          onClick={() => hear(heard === name ? undefined : name)}
+        >
+          {heard === name ? <Volume2 aria-hidden className="size-4" /> : <VolumeX aria-hidden className="size-4" />}
+          <span aria-hidden>{name}</span>
+        </button>
+      ))}
       <button type="button" className={ICON} aria-label="Save both frames as one picture" title="Save both frames as one PNG (S)" onClick={() => void take()}>
         <Camera aria-hidden className="size-4" />
       </button>
@@ -80,7 +91,7 @@ export function Videos(compared: Compared) {
       ref={name === 'A' ? clock.attachFirst : clock.attachSecond}
       className="size-full object-contain"
       src={side.videoUrl}
-      muted={name === 'B' || muted}
+      muted={heard !== name}
       playsInline
       preload="auto"
       aria-label={`${name}: ${nameOf(side)}`}
@@ -222,6 +233,9 @@ function Faces({ mode, wide, a, b, toggler }: { mode: Mode; wide: number; a: Rea
           {(mode === 'wipe' || (mode === 'flip' && flipped)) && <Label right>B</Label>}
         </div>
       </div>
+      <p role="status" className="sr-only">
+        {mode === 'flip' && `${flipped ? 'B' : 'A'} is shown`}
+      </p>
       {mode === 'flip' && (
         <Button kind="quiet" onClick={turn} title="B">
           Show {flipped ? 'A' : 'B'}
@@ -263,6 +277,7 @@ function Wipe({ at, move }: { at: number; move: (to: number) => void }) {
         max={100}
         step={0.5}
         value={at}
+        aria-valuetext={`A up to ${at} % of the width`}
         onChange={({ target }) => move(Number(target.value))}
       />
       <span

@@ -72,7 +72,7 @@ export function Composer() {
   };
   return (
     <form noValidate onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
-      <h1 id="make" className="text-center text-3xl font-semibold tracking-tight sm:text-4xl">
+      <h1 id="make" className="mx-auto text-center text-3xl font-semibold tracking-tight sm:text-4xl">
         What should move?
       </h1>
       <div

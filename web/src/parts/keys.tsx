@@ -2,6 +2,7 @@ import { Keyboard } from 'lucide-react';
 import { type KeyboardEvent as Pressed, type RefObject, useEffect, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
 import { motion } from '../api/motion';
+import { scheme, type Scheme, SCHEMES } from '../api/scheme';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { notices } from './news';
@@ -47,9 +48,11 @@ const KEYS: [group: string, keys: [key: string, does: string][]][] = [
   ],
 ];
 export const TYPED_INTO = 'textarea, select, [contenteditable], input:not([type=radio], [type=checkbox], [type=range])';
-const PRESSED = 'a, button, summary, input, video, [tabindex]';
+/** What may have the focus, and does nothing with keys: a heading that one was brought to. */
+const AT = '[tabindex]:not(main, h1, h2, legend)';
+const PRESSED = `a, button, summary, input, video, ${AT}`;
 const PRESSED_BY_SPACE = PRESSED.replace('input', 'input:not([type=range])');
-const MOVED_IN = 'input, [tabindex]';
+const MOVED_IN = `input, ${AT}`;
 
 /** Whether keys that are single letters do something; for who speaks to the browser, or hits keys by chance, they do not. */
 export const singleKeys = {
@@ -125,7 +128,7 @@ interface Opened {
   isAlways?: boolean;
 }
 
-/** The list of keys, and what is switched here: single ones, notices, motion. */
+/** The list of keys, and what is switched here: single ones, notices, motion, light or dark. */
 export function Keys({ opener, isAlways = false }: Opened) {
   const [isOpen, setOpen] = useState(false);
   if (opener) opener.current = () => setOpen(true);
@@ -203,9 +206,36 @@ function KeyList({ close }: { close: () => void }) {
           Tell me on the desktop when something is done or asks
         </label>
       )}
+      <Looks />
       <p role="status" className={refused ? 'mt-2 text-sm text-muted' : 'sr-only'}>
         {refused && 'The browser does not let this page do so: its settings for this address decide.'}
       </p>
     </Dialog>
+  );
+}
+
+const LOOKS: Record<Scheme, string> = { system: 'As the system', light: 'Light', dark: 'Dark' };
+
+function Looks() {
+  const [chosen, setChosen] = useState(scheme.now);
+  return (
+    <fieldset className="mt-4 flex flex-wrap items-center gap-x-5 gap-y-2 text-sm">
+      <legend className="sr-only">Light or dark</legend>
+      {SCHEMES.map((each) => (
+        <label key={each} className="flex min-h-6 cursor-pointer items-center gap-2.5">
+          <input
+            type="radio"
+            name="scheme"
+            className="size-4 accent-(--accent)"
+            checked={chosen === each}
+            onChange={() => {
+              scheme.set(each);
+              setChosen(each);
+            }}
+          />
+          {LOOKS[each]}
+        </label>
+      ))}
+    </fieldset>
   );
 }

@@ -1,6 +1,6 @@
-import { mood, phaseWords, statusWords, type Where } from '../../node/src/session';
+import { mood, phaseWords, type Where } from '../../node/src/session';
 
-export { mood, phaseWords, statusWords };
+export { mood, phaseWords };
 
 const COLOURS = { works: 'text-muted', waits: 'text-accent', finished: 'text-good', stopped: 'text-bad', rests: 'text-muted' };
 

@@ -7,6 +7,7 @@ import { useKept } from '../api/kept';
 import type { Sent } from '../screens/session';
 import { Button } from './button';
 import { useEscape } from './escape';
+import { useRefocus } from './focus';
 import { Key, sendByKeys, useKey } from './keys';
 import { type Props, TURN_SAID } from './turn';
 
@@ -23,6 +24,8 @@ export function Plan({ session, send, busy, refused }: Props) {
   const isKept = kept.base === base;
   const [edits, setEdits] = useState(isKept);
   const [wasLeft, setLeft] = useState(false);
+  const card = useRef<HTMLElement>(null);
+  useRefocus(edits ? 'edited' : 'shown', card);
   if (!plan) return null;
   const close = (isLeft: boolean) => {
     setEdits(false);
@@ -33,7 +36,7 @@ export function Plan({ session, send, busy, refused }: Props) {
     close(isLeft);
   };
   return (
-    <section className="card space-y-4 p-5" aria-labelledby="plan">
+    <section ref={card} className="card space-y-4 p-5" aria-labelledby="plan">
       <div>
         <h2 id="plan" className="font-semibold">
           The plan

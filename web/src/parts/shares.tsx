@@ -140,6 +140,9 @@ function Made({ link, another }: { link: ShareCreated; another: () => void }) {
         <summary className="min-h-6 cursor-pointer text-muted">To put the video into another page</summary>
         <div className="mt-2">
           <Copied label="For another page" text={frame} />
+          <p className="mt-1 text-muted">
+            With <code>/embed?loop</code> it begins again at its end, with <code>?autoplay</code> it plays by itself, muted, with <code>?loop&autoplay</code> both.
+          </p>
         </div>
       </details>
       <Button kind="quiet" className="-ml-3 hover:bg-line" onClick={another}>

@@ -58,6 +58,7 @@ export function Transport({ moved, scenes, others, begun, toggler, ranged, marks
   const [told, tell] = useState('');
   const [more, showMore] = useState(false);
   const began = useRef(frame);
+  const beginner = useRef<HTMLButtonElement>(null);
   const go = (to: number) => seek(Math.min(Math.max(to, 0), frames - 1) / fps);
   const alter = (what: Partial<Set>, plays: boolean) => {
     const next = { ...set, ...what };
@@ -188,13 +189,16 @@ export function Transport({ moved, scenes, others, begun, toggler, ranged, marks
               type="button"
               className="mr-1 inline-flex min-h-7 items-center gap-1 rounded-lg bg-accent-ground px-2 text-xs text-accent tabular-nums"
               title="Play all of it (X)"
-              onClick={clear}
+              onClick={() => {
+                clear();
+                beginner.current?.focus(); // this one goes
+              }}
             >
               <span className="sr-only">Play all again, not only frames </span>
               {set.range.from}–{set.range.to - 1} <X aria-hidden className="size-3" />
             </button>
           )}
-          <button type="button" className={ICON} aria-label="Begin here" title="Play from this frame on (I)" onClick={() => mark('in')}>
+          <button ref={beginner} type="button" className={ICON} aria-label="Begin here" title="Play from this frame on (I)" onClick={() => mark('in')}>
             <ArrowRightFromLine aria-hidden className="size-4" />
           </button>
           <button type="button" className={ICON} aria-label="End here" title="Play up to this frame (O)" onClick={() => mark('out')}>
@@ -235,7 +239,21 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
   const [typed, setTyped] = useState<string>();
   const [isWrong, setWrong] = useState(false);
   const said = useId();
-  useKey('g', typed === undefined ? () => setTyped('') : undefined);
+  const button = useRef<HTMLButtonElement>(null);
+  const from = useRef<Element>(null); // none for who pressed with a pointer: the next keys are the page's
+  const isOpen = typed !== undefined;
+  const open = ({ detail }: { detail: number }) => {
+    from.current = detail === 0 ? document.activeElement : null;
+    setTyped('');
+  };
+  useKey('g', isOpen ? undefined : open);
+  useEffect(() => {
+    // back to where one was: at what opened it, or elsewhere on the page
+    if (isOpen || document.activeElement !== document.body) return;
+    const { current: was } = from;
+    from.current = null;
+    if (was instanceof HTMLElement && was !== document.body) (was.isConnected ? was : button.current)?.focus();
+  }, [isOpen]);
   const to = typed === undefined ? undefined : readTime(typed, fps);
   const shut = () => {
     setTyped(undefined);
@@ -251,10 +269,11 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
   if (typed === undefined)
     return (
       <button
+        ref={button}
         type="button"
         title="Go to a time, or to a frame: f141 (G)"
         className="min-h-8 rounded-lg px-1 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
-        onClick={() => setTyped('')}
+        onClick={open}
       >
         {timecode(time)} · f {frame}
         <span className="@max-[26rem]:sr-only">/{frames}</span>

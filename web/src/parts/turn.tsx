@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { doingWords, farWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
-import type { SessionView } from '../api/client';
+import type { NodeState, SessionView } from '../api/client';
 import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
@@ -14,6 +14,7 @@ import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { Copied } from './copied';
 import { Deletion } from './deletion';
+import { useRefocus } from './focus';
 import { isForThePage, Key, sendByKeys, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
@@ -35,8 +36,10 @@ export interface Props extends Sent {
 
 /** What it is a person's turn to do, or what is being done; and below it what was refused of that. */
 export function Turn(props: Props) {
+  const part = useRef<HTMLDivElement>(null);
+  useRefocus(shownOf(props.session.state), part);
   return (
-    <div className="space-y-3">
+    <div ref={part} className="space-y-3">
       <Now {...props} />
       <Said problem={props.refused?.problem} id={TURN_SAID} />
     </div>
@@ -53,6 +56,11 @@ function Now(props: Props) {
   if (state.phase === 'complete') return <Result {...props} />;
   if (state.phase === 'error' && state.error) return <Failure {...props} />;
   return null;
+}
+
+/** Which of them is shown, by a name. */
+function shownOf({ owes, approval, phase, question }: NodeState): string {
+  return owes ?? approval?.approvalId ?? (phase === 'question' ? `question ${question?.text}` : phase);
 }
 
 function Work({ session, progress, thinking, send, busy }: Props) {

@@ -12,6 +12,7 @@ import { AskAgain } from '../parts/ask-again';
 import { type Mode, nameOf, Pages, type Pairing, type Side, Videos } from '../parts/both';
 import { Button } from '../parts/button';
 import { useEscape } from '../parts/escape';
+import { useReturn } from '../parts/focus';
 import { useKey } from '../parts/keys';
 import { Said } from '../parts/said';
 import { takesChanges } from '../parts/talk';
@@ -197,6 +198,7 @@ function Keep({ name, session: { id, state }, side }: { name: 'A' | 'B'; session
   const [, go] = useLocation();
   const [problem, setProblem] = useState<Problem>();
   const [busy, setBusy] = useState(false);
+  useReturn(busy);
   const isOwn = side.sessionId === id;
   const lends = !(isOwn && side.current) && Boolean(state.preview) && takesChanges(state);
   const send = async (name: 'rewind' | 'changes', body: object) => {

@@ -9,11 +9,13 @@ import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
 import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
+import { useAnnounced } from '../parts/announcer';
 import { useOffline } from '../parts/director';
+import { useReturn } from '../parts/focus';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
 import { OpensThisSession } from '../parts/opens-this-session';
-import { Phase, statusWords } from '../parts/phase';
+import { Phase } from '../parts/phase';
 import { PutOnCanvas } from '../parts/put-on-canvas';
 import { Said } from '../parts/said';
 import { Stage } from '../parts/stage';
@@ -63,6 +65,8 @@ export function Session({ id }: { id: string }) {
   const [lost, lose] = useState('');
   const isWide = useMedia(WIDE);
   const isNew = useNews(session?.state, session ? titleOf(session) : '');
+  useAnnounced(session?.state);
+  useReturn(sending.isPending);
   const onTop = useOnTop(session !== undefined);
   useEffect(() => {
     window.scrollTo(0, 0);
@@ -85,9 +89,6 @@ export function Session({ id }: { id: string }) {
   return (
     <>
       <title>{`${isNew ? '● ' : ''}${titleOf(session).slice(0, 60)} · koda`}</title>
-      <p role="status" className="sr-only">
-        {statusWords(state)}
-      </p>
       <div className="flex flex-wrap items-center gap-x-5 gap-y-1 pb-3 lg:flex-nowrap lg:pb-4">
         <Title session={session}>
           <PutOnCanvas

@@ -7,6 +7,7 @@ import { command, Problem, type SessionSummary } from '../api/client';
 import { useFollowed, useGroup } from '../api/hooks';
 import { useTold } from '../api/told';
 import { Button } from '../parts/button';
+import { useRefocus, useReturn } from '../parts/focus';
 import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
 import { Missing } from './missing';
@@ -22,13 +23,16 @@ export function Takes({ group }: { group: string }) {
   const list = useRef<HTMLUListElement>(null);
   const said = useTold(takes, nameOf);
   const chorus = useMemo(() => new Chorus(), []);
+  const head = useRef<HTMLDivElement>(null);
+  const planned = takes.filter(({ phase, owes, approval }) => phase === 'plan' && !owes && !approval);
+  useReturn(busy);
+  useRefocus(planned.length > 0 ? 'planned' : 'made', head);
   const isPlaying = useSyncExternalStore(chorus.watch, () => chorus.isPlaying);
   useEffect(() => chorus.close, [chorus]);
   if (!found.data && found.error) return <Said problem={found.error} />;
   if (!found.data) return <p className="py-16 text-muted">One moment…</p>;
   const [first] = takes;
   if (!first) return <Missing what="These takes are not there any more." />;
-  const planned = takes.filter(({ phase, owes, approval }) => phase === 'plan' && !owes && !approval);
   const seen = takes.filter(({ videoUrl }) => videoUrl);
   const [one, other] = seen;
   const make = async (which: readonly SessionSummary[]) => {
@@ -43,7 +47,7 @@ export function Takes({ group }: { group: string }) {
   return (
     <>
       <title>{`Takes · ${first.prompt.slice(0, 50)} · koda`}</title>
-      <div className="flex flex-wrap items-end gap-3 pt-2">
+      <div ref={head} className="flex flex-wrap items-end gap-3 pt-2">
         <div className="mr-auto min-w-0">
           <p className="text-sm text-muted">{takes.length} takes of</p>
           <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{first.prompt}</h1>

@@ -1,9 +1,11 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Download } from 'lucide-react';
 import { type CSSProperties, type FormEvent, type KeyboardEvent, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { useSearchParams } from 'wouter';
 import { Attempt } from '../api/attempt';
 import { ask, Problem, type Schemas } from '../api/client';
 import { isPlayed } from '../api/finals';
+import { wantsRest } from '../api/motion';
 import { Reel } from '../api/reel';
 import { frameAt, timecode } from '../api/timecode';
 import { fileName, seconds } from '../api/words';
@@ -54,8 +56,10 @@ export function Watch({ token }: { token: string }) {
   );
 }
 
-/** The video alone, for a frame in another page. */
+/** The video alone, for a frame in another page: again and again where its address has `loop`, by itself and muted where it has `autoplay`. */
 export function Embed({ token }: { token: string }) {
+  const [asked] = useSearchParams();
+  const [plays] = useState(() => asked.has('autoplay') && !wantsRest());
   const { data: video, error, refetch } = useShared(token);
   if (!video || error?.status === 404) return <main>{error ? <Nothing problem={error} again={refetch} /> : <p className="sr-only">One moment…</p>}</main>;
   const title = video.title ?? UNTITLED;
@@ -70,6 +74,9 @@ export function Embed({ token }: { token: string }) {
           controls
           playsInline
           preload="metadata"
+          loop={asked.has('loop')}
+          autoPlay={plays}
+          muted={plays}
           aria-label={title}
           className="size-full object-contain"
         />
