@@ -134,6 +134,11 @@ async def _versions(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.get_by_role("button", name="Version 1, ").click()
     await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
     yield "version"
+    await page.get_by_role("button", name="Its files").click()
+    await expect(page.get_by_role("tree", name="The project")).to_be_visible()
+    await expect(page.get_by_label("src/scenes/S1.tsx")).to_be_visible()
+    yield "files"
+    await page.keyboard.press("Escape")
     await page.goto(page.url.partition("?")[0])
     await page.get_by_role("link", name="Compare").click()
     await expect(page.get_by_role("slider", name="Frame")).to_be_visible()
