@@ -158,6 +158,7 @@ _WIDE = {
     "koda_ray.client.sessions.KodaClient.create": "a public door, by keywords: the body of a request",
     "koda_ray.cli.renders.render": "a command: each is a group of its options",
     "koda_ray.cli.sessions.create": "a command: each is one of its options, or a group of them",
+    "koda_ray.client.renders.PageRenders.page_renders": "a query: each is one of its parameters, as the API names them",
     "koda_ray.client.sessions.KodaClient.sessions": "a query: each is one of its parameters, as the API names them",
 }
 """Functions that take more than six things, and why; ``self`` and ``**options`` are not counted."""

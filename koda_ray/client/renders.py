@@ -113,10 +113,12 @@ class PageRenders(Transport):
         batch: str | None = None,
         session: str | None = None,
         kinds: Sequence[RenderKind] = (),
+        text: str | None = None,
     ) -> RenderList:
         """Read a page of your renders, newest first; only those in one of the states, or of the batch, that is named.
 
-        Page renders alone, unless a ``session`` is named, whose renders are listed then, or ``kinds`` are.
+        Page renders alone, unless a ``session`` is named, whose renders are listed then, or ``kinds`` are. With
+        ``text`` only those with all its words in what they are called; a page may be short then, and have a ``next``.
 
         Raises:
             InvalidInput: ``before`` is not the ``next`` of another page.
@@ -132,6 +134,8 @@ class PageRenders(Transport):
             params["session"] = session
         if kinds:
             params["kind"] = list(kinds)
+        if text:
+            params["text"] = text
         return await self._get("/v1/renders", RenderList, params=params)
 
     async def cancel_page_render(self, render_id: str) -> RenderView:

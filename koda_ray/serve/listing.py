@@ -1,4 +1,4 @@
-"""Which sessions a list shows: what somebody looks for, row by row, so that every store finds the same.
+"""Which sessions and renders a list shows: what somebody looks for, row by row, so that every store finds the same.
 
 Rows are read a page at a time, and so many at most for one answer: where little is found, an answer is short, and says
 where the next one begins. Pinned ones and takes of one prompt the store finds by itself: no row of others is read.
@@ -6,23 +6,28 @@ where the next one begins. Pinned ones and takes of one prompt the store finds b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
+
+from pydantic import JsonValue
 
 from koda_ray.actors.intake import words_waiting
-from koda_ray.serve.views import change_of, read_cursor, session_summary, short, view_of
-from koda_ray.state.records import SessionRecord
+from koda_ray.serve.views import change_of, cursor_of, read_cursor, renders_page, session_summary, short, view_of
+from koda_ray.state.records import JobRecord, RendersSought, SessionRecord
 from koda_ray.state.store import Store
 from koda_ray.types import Phase
-from koda_ray.wire import SessionOrder, SessionPage, SessionView, WhoseTurn
+from koda_ray.wire import RenderList, SessionOrder, SessionPage, SessionView, WhoseTurn
 
-__all__ = ["SCANNED", "Sought", "lost_finals", "session_shown", "sessions_found", "titles_of"]
+__all__ = ["SCANNED", "Sought", "lost_finals", "renders_found", "session_shown", "sessions_found", "titles_of"]
 
 SCANNED = 1000
 """How many rows are looked at for one answer."""
 _MOST_ROWS = 100
+_ID_CHARS = 4
+"""Fewer letters begin too many ids and hashes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +98,69 @@ async def _rows(store: Store, user_id: str, sought: Sought, *, limit: int, befor
     return await store.changed_sessions(user_id, limit=limit, before=cursor, pinned=pinned, group=group)
 
 
+async def renders_found(
+    store: Store, user_id: str, sought: RendersSought, *, text: str, limit: int, before: str | None
+) -> RenderList:
+    """Read a page of a user's renders, newest first; ``before`` is ``next`` of the page before.
+
+    Args:
+        store: Where they are.
+        user_id: Whose.
+        sought: Which of them.
+        text: Words that are in what each is called, whatever the case of their letters: its session's title, or its
+            prompt; its page's file, row and data; or how its id, its batch's or its page's hash begins. All where it
+            is empty.
+        limit: How many at most.
+        before: ``next`` of the page before.
+
+    Raises:
+        InvalidInput: ``before`` is of no page.
+    """
+    cursor = None if before is None else read_cursor(before)
+    if not text.split():
+        rows = await store.list_renders(user_id, sought, limit=limit + 1, before=cursor)
+        return renders_page(rows, limit, await titles_of(store, user_id, (row.session_id for row in rows[:limit])))
+    found: list[JobRecord] = []
+    titles: dict[str, str] = {}
+    next_ = before
+    for _ in range(max(1, SCANNED // _MOST_ROWS)):
+        rows = await store.list_renders(user_id, sought, limit=_MOST_ROWS, before=cursor)
+        names = await _names_of(store, user_id, (row.session_id for row in rows))
+        for row in rows:
+            if len(found) == limit:
+                return renders_page(found, limit, titles).model_copy(update={"next": next_})
+            cursor, next_ = (row.created_at, row.id), cursor_of(row)
+            name = names.get(row.session_id or "", "")
+            if _is_called(row, name, text):
+                found.append(row)
+                titles |= {row.session_id: short(name)} if row.session_id and name else {}
+        if len(rows) < _MOST_ROWS:
+            return renders_page(found, limit, titles)
+    return renders_page(found, limit, titles).model_copy(update={"next": next_})
+
+
+def _is_called(job: JobRecord, name: str, text: str) -> bool:
+    """Whether all words are in what a render is called; of what nobody reads, how it begins counts."""
+    request, batch = (cast("dict[str, JsonValue]", job.spec.get(part) or {}) for part in ("request", "batch"))
+    row = f"row {batch['row']}" if "row" in batch else None
+    data = json.dumps(json.loads(str(request.get("props", "{}"))), ensure_ascii=False)  # as it is read
+    told: tuple[JsonValue, ...] = (name,) if job.session_id else ("page", job.spec.get("entry"), row, data)
+    ids = [str(each) for each in (job.id, job.spec.get("bundle"), batch.get("id")) if each]
+    words = "\n".join(str(each) for each in told if each).casefold()
+    return all(
+        word in words or (len(word) >= _ID_CHARS and any(each.startswith(word) for each in ids))
+        for word in text.casefold().split()
+    )
+
+
 async def titles_of(store: Store, user_id: str, session_ids: Iterable[str | None]) -> dict[str, str]:
     """Say what a user's sessions are called, by id; None among the ids is nobody's."""
+    return {each: short(name) for each, name in (await _names_of(store, user_id, session_ids)).items()}
+
+
+async def _names_of(store: Store, user_id: str, session_ids: Iterable[str | None]) -> dict[str, str]:
     ids = {each for each in session_ids if each is not None}
-    named = await store.session_names(user_id, ids) if ids else {}
-    return {each: short(name) for each, name in named.items()}
+    return await store.session_names(user_id, ids) if ids else {}
 
 
 async def lost_finals(store: Store, user_id: str, job_ids: Iterable[str | None]) -> set[str]:

@@ -31,11 +31,11 @@ __all__ = ["is_nowhere", "is_page", "page_nowhere", "web_router"]
 _INDEX = "index.html"
 _HASHED = "page/"
 _PAGES = (
-    *("/", "/renders", "/assets", "/usage", "/c", "/c/{canvas}"),
+    *("/", "/renders", "/renders/{job_id}", "/assets", "/usage", "/c", "/c/{canvas}"),
     *("/s/{session_id}", "/s/{session_id}/compare", "/t/{group}"),
 )
 _ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg", "/scheme.js")
-_ABOVE = ("/c/", "/s/", "/t/", "/w/", "/page/")
+_ABOVE = ("/c/", "/renders/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _OTHERS = {"v1", "api", "docs"}
 """One of these is a part of every address of the API, of what plugins ask, and of the description."""

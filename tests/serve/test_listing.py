@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +13,9 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, NotFound
 from koda_ray.serve import listing
 from koda_ray.types import now
-from koda_ray.wire import CreateTakes
+from koda_ray.wire import CreateTakes, PageOptions, RenderKind
 
+from .test_jobs import previewed
 from .test_sessions import PROMPT, until
 from .world import World
 
@@ -206,3 +208,47 @@ async def test_what_was_said_is_read_without_what_happened(koda: World, client: 
             break
     assert tuple(found) == page.messages
     assert koda.directory.activations == 1
+
+
+async def test_renders_are_found_by_what_they_are_called(
+    koda: World, client: KodaClient, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    street = await previewed(koda, client, "Eine Straße bei Nacht")
+    ball = await previewed(koda, client, "A ball")
+    await client.label(ball, title="The round one")
+    (tmp_path / "film.html").write_text("<p>A page</p>")
+    batch = await client.render_batch(tmp_path, [{"name": "Zoë"}, {"name": "Grace"}], PageOptions(entry="film.html"))
+    kinds: list[RenderKind] = ["preview", "render"]
+
+    async def found(text: str, limit: int = 50) -> list[str]:
+        names: list[str] = []
+        before: str | None = None
+        while True:
+            page = await client.page_renders(text=text, kinds=kinds, limit=limit, before=before)
+            names += [each.title or f"row {each.row}" for each in page.renders]
+            if (before := page.next) is None:
+                return names
+
+    for text, wanted in (
+        ("STRASSE", ["Eine Straße bei Nacht"]),
+        ("one round", ["The round one"]),
+        ("ball", []),  # it is called otherwise since
+        ("FILM.html", ["row 1", "row 2"]),
+        (batch.id, ["row 1", "row 2"]),
+        ("row 2", ["row 2"]),
+        ("film grace", ["row 2"]),
+        ("zoë", ["row 1"]),
+        (batch.bundle[:8], ["row 1", "row 2"]),
+        (batch.render_ids[0], ["row 1"]),
+        ("nowhere", []),
+        ("  ", ["row 1", "row 2", "The round one", "Eine Straße bei Nacht"]),
+    ):
+        assert await found(text) == wanted, text
+        assert await found(text, limit=1) == wanted, text
+    assert [each.session_id for each in (await client.page_renders(text="nacht", kinds=kinds)).renders] == [street]
+    assert (await http.get("/v1/renders", params={"text": "a" * 201})).status_code == 422
+    monkeypatch.setattr(listing, "_MOST_ROWS", 2)
+    monkeypatch.setattr(listing, "SCANNED", 2)
+    first = await client.page_renders(text="nacht", kinds=kinds)
+    assert first.renders == () and first.next is not None  # of those that were looked at by now
+    assert await found("nacht") == ["Eine Straße bei Nacht"]

@@ -7,14 +7,19 @@ Whoever looks at everything goes with it: the pictures of all screens (`pictures
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from pathlib import Path
 
 from playwright.async_api import Page, Route, ViewportSize, expect
 
 from koda_ray import commands
+from koda_ray.client import KodaClient
 from koda_ray.events import NewEvent
+from koda_ray.render.local import LocalExecutor
 from koda_ray.types import Todo
+from koda_ray.wire import PageOptions
 from tests.serve.scripted import CODE
 from tests.serve.test_assets import sound
 from tests.serve.world import World
@@ -23,10 +28,12 @@ from tests.web.looking import begin
 from tests.web.test_assets_page import file, picture
 from tests.web.test_canvas_page import begun, finished, node
 from tests.web.test_page import asking
+from tests.web.test_queue import MOVING
 
 __all__ = ["PARTS", "places"]
 
 BALL = "A red ball bounces through the rain and comes to rest"
+_SMALL = PageOptions(width=640, height=360, fps=30, duration=2.0)
 _WIDE = ViewportSize(width=1440, height=900)
 _NARROW = ViewportSize(width=390, height=844)
 _MADE_S = 60_000
@@ -162,6 +169,11 @@ async def _versions(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.get_by_role("button", name="Version 1, ").click()
     await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
     yield "version"
+    await page.get_by_role("button", name="Its files").click()
+    await expect(page.get_by_role("tree", name="The project")).to_be_visible()
+    await expect(page.get_by_label("src/scenes/S1.tsx")).to_be_visible()
+    yield "files"
+    await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Version 2, ").click()
     await page.get_by_text("What changed in the files").click()
     await page.locator("summary").filter(has_text="src/scenes/S1.tsx").last.click()
@@ -251,6 +263,9 @@ async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.get_by_role("button", name="Delete A bar chart").first.click()
     await expect(page.get_by_role("group", name="Delete A bar chart")).to_be_focused()
     yield "queue-deletion"
+    await page.get_by_role("searchbox", name="Search").fill("no such thing")
+    await expect(page.get_by_role("button", name="Clear the search")).to_be_visible()
+    yield "queue-nothing"
     await page.goto(f"{koda.url}/usage")
     await expect(page.get_by_role("meter", name="Animations awake")).to_be_visible()
     yield "usage"
@@ -269,6 +284,25 @@ async def _lists(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.get_by_role("button", name="Delete logo.png").click()
     await expect(page.get_by_role("group", name="Delete logo.png")).to_be_focused()
     yield "assets-deletion"
+
+
+async def _render(koda: World, page: Page) -> AsyncGenerator[str]:
+    """A page's own render: one that waits, and one that is there."""
+    with tempfile.TemporaryDirectory(prefix="koda-page-") as place:
+        folder = Path(place)
+        (folder / "index.html").write_text(MOVING)
+        async with KodaClient(koda.url) as client, LocalExecutor(workers=1) as executor:
+            batch = await client.render_batch(folder, [{"name": "Ada"}, {"name": "Grace"}], _SMALL)
+            await page.goto(f"{koda.url}/renders/{batch.render_ids[0]}")
+            await expect(page.get_by_role("region", name="Row 1 of 2")).to_be_visible()
+            yield "render-waiting"
+            koda.directory.executor = executor
+            made = await client.render_page(folder, _SMALL)
+            await page.goto(f"{koda.url}/renders/{made.id}")
+            await expect(page.get_by_role("slider", name="Frame")).to_be_visible(timeout=_MADE_S)
+            await page.get_by_text("Contact sheet").click()
+            yield "render"
+            koda.directory.executor = None
 
 
 async def _canvas(koda: World, page: Page) -> AsyncGenerator[str]:
@@ -335,6 +369,7 @@ PARTS: dict[str, Callable[[World, Page], AsyncGenerator[str]]] = {
     "takes": _takes,
     "stopped": _stopped,
     "lists": _lists,
+    "render": _render,
     "canvas": _canvas,
     "gone": _gone,
     "live": _live,

@@ -21,6 +21,12 @@ async def planned(koda: World, page: Page) -> str:
     return session_id
 
 
+async def descriptions_of(koda: World, session_id: str) -> list[str]:
+    plan = (await koda.store.get_session(session_id)).state.plan
+    assert plan is not None
+    return [scene.description for scene in plan.scenes]
+
+
 async def scenes_of(koda: World, session_id: str) -> list[tuple[str, float]]:
     plan = (await koda.store.get_session(session_id)).state.plan
     assert plan is not None
@@ -79,6 +85,30 @@ async def test_scenes_are_drawn_as_they_are_edited_and_escape_loses_none_of_it(k
         await page.get_by_label("Title of scene 2").press("Control+Enter")
         await expect(page.get_by_text("as you changed it")).to_be_visible()
         assert await scenes_of(koda, session_id) == [("Bounce", 2.0), ("Fall", 2.5), ("Rest", 1.5)]
+
+
+async def test_what_a_scene_shows_is_said_anew_there(koda: World, browser: Browser) -> None:
+    async with looking(browser, koda.url) as page:
+        session_id = await planned(koda, page)
+        before = await descriptions_of(koda, session_id)
+        await page.get_by_role("button", name="Edit scenes").click()
+        field = page.get_by_label("Description of scene 1")
+        await expect(field).to_have_value(before[0])
+        await field.fill("A red ball falls into the rain,\nand is gone")
+        drawn = page.get_by_role("list", name="Scenes", exact=True).get_by_role("listitem")
+        await expect(drawn.first).to_contain_text("A red ball falls into the rain")
+        await axes.on_every_screen(page)
+        await page.reload()  # what is typed outlives it
+        await expect(field).to_have_value("A red ball falls into the rain,\nand is gone")
+        await page.get_by_role("button", name="Later: Drop in").click()
+        await field.press("Control+End")
+        await field.press("Enter")  # a line of its own, at the end of what is said of the scene that is first now
+        await expect(field).to_have_value(f"{before[1]}\n")
+        await field.press("Control+Enter")
+        await expect(page.get_by_text("as you changed it")).to_be_visible()
+        said = [before[1], "A red ball falls into the rain,\nand is gone", before[2]]
+        assert await descriptions_of(koda, session_id) == said
+        await expect(page.get_by_role("list", name="Scenes of the plan")).to_contain_text("falls into the rain")
 
 
 async def test_a_plan_that_another_changes_meanwhile_is_not_overwritten(koda: World, browser: Browser) -> None:

@@ -190,6 +190,31 @@ async def test_pages_and_rows_of_batches_stand_with_them(koda: World, browser: B
         await koda.directory.close()
 
 
+async def test_renders_are_found_by_words_which_stand_in_the_address(koda: World, browser: Browser) -> None:
+    async with KodaClient(koda.url) as client, looking(browser, f"{koda.url}/renders") as page:
+        await rendering(koda, client, "A ball in the rain")
+        await rendering(koda, client, "A cube in the rain")
+        await expect(rows(page)).to_have_count(4)
+        search = page.get_by_role("searchbox", name="Search")
+        await search.fill("BALL rain")
+        await expect(rows(page)).to_have_count(2)
+        await expect(row(page, "A ball in the rain", "Taking frames")).to_have_count(1)
+        await expect(page.get_by_role("main").get_by_role("status").nth(1)).to_have_text("2 renders")
+        await page.wait_for_url("**/renders?q=BALL+rain")
+        await page.get_by_role("link", name="Done").click()
+        await expect(rows(page)).to_have_count(1)
+        await page.reload()
+        await expect(search).to_have_value("BALL rain")
+        await expect(rows(page)).to_have_count(1)
+        await search.fill("sphere")
+        await expect(page.get_by_text("Nothing has “sphere” in its name among what is done.")).to_be_visible()
+        await on_every_screen(page)
+        await page.get_by_role("button", name="Clear the search").click()
+        await expect(rows(page)).to_have_count(2)
+        await expect(search).to_have_value("")
+        assert page.url.endswith("/renders?show=done")
+
+
 async def test_however_much_is_under_way_it_takes_two_connections_and_wakes_nobody(
     koda: World, browser: Browser
 ) -> None:

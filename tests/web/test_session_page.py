@@ -188,9 +188,10 @@ async def test_a_video_is_rendered_as_it_is_wanted_again_in_another_size_and_tak
         await page.get_by_label("Frames per second").select_option("30 fps")
         await page.get_by_role("button", name="Render 720p at 30 fps").dblclick()
         await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
-        await page.get_by_text("2 files written").click()
+        await page.get_by_role("button", name="Files", exact=True).click()
         async with page.expect_download() as downloading:
             await page.get_by_role("link", name="All of it as a zip").click()
+        await page.keyboard.press("Escape")
         with zipfile.ZipFile(await (await downloading.value).path()) as source:
             assert sorted(source.namelist()) == ["src/scenes/S1.tsx", "src/scenes/Setup.tsx"]
         first = (await koda.store.get_session(session_id)).state.output

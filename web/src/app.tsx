@@ -28,6 +28,7 @@ const Session = lazy(() => patiently(studio).then((module) => ({ default: module
 const Compare = lazy(() => patiently(() => import('./screens/compare')).then((module) => ({ default: module.Compare })));
 const Takes = lazy(() => patiently(() => import('./screens/takes')).then((module) => ({ default: module.Takes })));
 const Renders = lazy(() => patiently(() => import('./screens/renders')).then((module) => ({ default: module.Renders })));
+const Render = lazy(() => patiently(() => import('./screens/render')).then((module) => ({ default: module.Render })));
 const Watch = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Watch })));
 const Embed = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Embed })));
 const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((module) => ({ default: module.Canvas })));
@@ -115,6 +116,7 @@ function SignedIn() {
           <Switch>
             <Route path="/" component={Home} />
             <Route path="/renders" component={Renders} />
+            <Route path="/renders/:id">{({ id }) => <Render key={id} id={id} />}</Route>
             <Route path="/assets" component={Assets} />
             <Route path="/usage" component={Usage} />
             <Route path="/c/:id?">{({ id }) => <Canvas id={id} />}</Route>

@@ -24,7 +24,7 @@ from koda_ray.serve.again import check_same, new_render
 from koda_ray.serve.batches import BATCH_ID, batch_prefix
 from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, background_of
 from koda_ray.serve.deps import ApiDeps
-from koda_ray.serve.listing import titles_of
+from koda_ray.serve.listing import renders_found
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
 from koda_ray.serve.page_requests import body_of, requested
 from koda_ray.serve.problem import responses
@@ -33,7 +33,7 @@ from koda_ray.serve.routes.events import Start, Wanted, sse
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.streams import job_events
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.serve.views import read_cursor, render_view, renders_page
+from koda_ray.serve.views import render_view
 from koda_ray.state.keys import report_key, report_page_key, sheet_key, thumbnail_key, video_key
 from koda_ray.state.records import JobRecord, RendersSought
 from koda_ray.wire import RenderKind, RenderList, RenderStatus, RenderView
@@ -105,6 +105,12 @@ class _Asked(BaseModel):
         None, description="Those of pages (render), or sessions' previews and finals; repeatable"
     )
     session: str | None = Field(None, max_length=64, description="Only this session's")
+    text: str | None = Field(
+        None,
+        max_length=200,
+        description="Only those with all these words in what they are called: their session's title or prompt, or "
+        "their page's file, row and data; or whose id, batch or page's hash begins so",
+    )
     batch: str | None = Field(None, pattern=BATCH_ID, description="Only this batch's, in the order of rows")
     since: AwareDatetime | None = Field(None, description="Only those that changed since then")
     until: AwareDatetime | None = Field(None, description="Only those that have not changed since then")
@@ -132,12 +138,12 @@ class _Asked(BaseModel):
 async def list_renders(user: User, deps: Deps, asked: Annotated[_Asked, Query()]) -> RenderList:
     """Return a page; ask again with `before` set to `next` until `next` is null.
 
-    Where neither a session nor a kind is named, those of pages are listed, and no session's.
+    Where neither a session nor a kind is named, those of pages are listed, and no session's. Where `text` is looked
+    for, a page may have fewer than `limit`, and still have a `next`.
     """
-    cursor = None if asked.before is None else read_cursor(asked.before)
-    rows = await deps.store.list_renders(user, asked.sought(), limit=asked.limit + 1, before=cursor)
-    titles = await titles_of(deps.store, user, (row.session_id for row in rows[: asked.limit]))
-    return renders_page(rows, asked.limit, titles)
+    return await renders_found(
+        deps.store, user, asked.sought(), text=asked.text or "", limit=asked.limit, before=asked.before
+    )
 
 
 @router.get(

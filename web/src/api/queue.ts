@@ -6,7 +6,7 @@
 import { type InfiniteData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { ask, newKey, Problem, type Schemas, unlessGone } from './client';
-import { addressOf, endedWords, isOver, merged, type Order, orderOf, overStates, pageKept, type RenderSummary, type Shown, SHOWN } from './renders';
+import { addressOf, endedWords, isBatchOver, isOver, merged, type Order, orderOf, overStates, pageKept, type RenderSummary, type RenderView, type Shown, SHOWN } from './renders';
 
 type List = Schemas['RenderList'];
 
@@ -24,16 +24,16 @@ interface UnderWay {
   more: boolean;
 }
 
-export function useQueue(shown: Shown) {
+export function useQueue(shown: Shown, text: string) {
   const client = useQueryClient();
   const [waiting, setWaiting] = useState(PAGE);
   const states = overStates(shown);
   const wantsUnderWay = shown !== 'done' && shown !== 'failed';
   const underWay = useQuery<UnderWay, Problem>({
-    queryKey: ['renders', 'under way', waiting],
+    queryKey: ['renders', 'under way', waiting, text],
     queryFn: async ({ signal }) => {
-      const running = await ask<List>(address(['running'], RUNNING), { signal });
-      const queued = await ask<List>(address(['queued'], waiting), { signal });
+      const running = await ask<List>(address(['running'], text, RUNNING), { signal });
+      const queued = await ask<List>(address(['queued'], text, waiting), { signal });
       return { renders: [...running.renders, ...queued.renders], more: queued.next != null };
     },
     placeholderData: (before) => before,
@@ -43,26 +43,28 @@ export function useQueue(shown: Shown) {
     retry: false,
   });
   const over = useInfiniteQuery<List, Problem, RenderSummary[], string[], string | null>({
-    queryKey: ['renders', 'over', ...states],
+    queryKey: ['renders', 'over', text, ...states],
     initialPageParam: null,
     enabled: states.length > 0,
     queryFn: async ({ pageParam, queryKey, signal }) => {
       const { data, isInvalidated } = client.getQueryState<InfiniteData<List>>(queryKey) ?? {};
-      return pageKept(data, isInvalidated ?? false, pageParam) ?? ask<List>(address(states, PAGE, pageParam), { signal });
+      return pageKept(data, isInvalidated ?? false, pageParam) ?? ask<List>(address(states, text, PAGE, pageParam), { signal });
     },
     getNextPageParam: (page) => page.next ?? undefined,
     select: ({ pages }) => pages.flatMap(({ renders }) => renders),
+    // while other words are looked for, what was found before stays
+    placeholderData: (before, query) => (query?.queryKey.slice(3).join() === states.join() ? before : undefined),
     staleTime: 0,
     refetchInterval: NOW_AND_THEN_MS, // what begins and ends between two looks was never seen under way
   });
   const [left, setLeft] = useState<readonly RenderSummary[]>([]);
-  const [seen, setSeen] = useState<readonly RenderSummary[]>([]);
+  const [seen, setSeen] = useState<{ of: string; renders: readonly RenderSummary[] }>({ of: text, renders: [] });
   const now = underWay.data?.renders;
-  if (now && now !== seen) {
+  if (now && now !== seen.renders) {
     // until the list of what is over has them, they stand where they were; in no drawing between are they gone
     const ids = new Set(now.map(({ id }) => id));
-    const gone = seen.filter(({ id }) => !ids.has(id));
-    setSeen(now);
+    const gone = seen.of === text ? seen.renders.filter(({ id }) => !ids.has(id)) : []; // else they are none of those that are looked for
+    setSeen({ of: text, renders: now });
     if (gone.length > 0) setLeft(gone);
   }
   useEffect(() => {
@@ -79,6 +81,8 @@ export function useQueue(shown: Shown) {
     said: useEnded(renders),
     isPending: (wantsUnderWay && underWay.isPending) || (states.length > 0 && over.isPending),
     problem: over.error ?? (underWay.data ? null : underWay.error),
+    /** Whether it is of other words than those that are looked for. */
+    isOfBefore: over.isPlaceholderData || (underWay.isPlaceholderData && seen.of !== text),
     isLost: Boolean(underWay.data && underWay.error),
     /** Reads more of what waits; undefined where all is read, or as much as is shown. */
     moreWaiting: wantsUnderWay && underWay.data?.more && waiting < MOST ? () => setWaiting(MOST) : undefined,
@@ -99,23 +103,44 @@ function useEnded(renders: readonly RenderSummary[]): string {
   return said;
 }
 
-function address(statuses: readonly string[], limit: number, before?: string | null): string {
+function address(statuses: readonly string[], text: string, limit: number, before?: string | null): string {
   const asked = new URLSearchParams({ limit: String(limit) });
   for (const kind of KINDS) asked.append('kind', kind);
   for (const status of statuses) asked.append('status', status);
+  if (text) asked.set('text', text);
   if (before) asked.set('before', before);
   return `/v1/renders?${asked}`;
 }
 
-/** Have a render cancelled, or made again. What is sent again because its answer was lost is the same request. */
-export function useOrders(render: RenderSummary) {
+/** A page's render, asked for again and again until it is over. */
+export function useRender(id: string) {
+  return useQuery<RenderView, Problem>({
+    queryKey: ['renders', 'one', id],
+    queryFn: ({ signal }) => ask(`/v1/renders/${encodeURIComponent(id)}`, { signal }),
+    retry: (count, { status }) => status !== 404 && count < 1,
+    refetchInterval: ({ state: { data } }) => (data && isOver(data) ? false : SOON_MS),
+  });
+}
+
+/** How far a batch is, asked for again and again until all of it is over. */
+export function useBatch(id: string) {
+  return useQuery<Schemas['BatchView'], Problem>({
+    queryKey: ['renders', 'batch', id],
+    queryFn: ({ signal }) => ask(`/v1/renders/batches/${encodeURIComponent(id)}`, { signal }),
+    refetchInterval: ({ state: { data } }) => (data && !isBatchOver(data) ? LATER_MS : false),
+  });
+}
+
+/** Have a render cancelled, or made again, which `begun` is told the id of. What is sent again because its answer was lost is the same request. */
+export function useOrders(render: RenderSummary, begun?: (id: string) => void) {
   const client = useQueryClient();
   const unanswered = useRef<Order>(undefined);
-  const { mutate, isPending, error, reset } = useMutation<unknown, Problem, Order['name']>({
+  const { mutate, isPending, error, reset } = useMutation<Partial<Schemas['RenderedAgain']>, Problem, Order['name']>({
     mutationFn: (name) => {
       unanswered.current = orderOf(name, unanswered.current, newKey);
       return ask(`/v1/jobs/${render.id}/${name}`, { method: 'POST', key: unanswered.current.key });
     },
+    onSuccess: ({ jobId }) => jobId && begun?.(jobId),
     onSettled: async (_, problem) => {
       if (problem?.status !== 0) unanswered.current = undefined;
       await client.invalidateQueries({ queryKey: ['renders'] });

@@ -1,5 +1,27 @@
 import { expect, test } from 'vitest';
-import { addressOf, canAgain, endedWords, merged, nameOf, orderOf, overStates, pageKept, pictureWords, progressWords, type RenderSummary, shownIn, stateWords } from './renders';
+import {
+  addressIn,
+  addressOf,
+  batchWords,
+  canAgain,
+  endedWords,
+  isBatchOver,
+  merged,
+  nameOf,
+  optionsIn,
+  orderOf,
+  overStates,
+  pageKept,
+  pictureWords,
+  progressOf,
+  progressWords,
+  type RenderSummary,
+  type RenderView,
+  shownIn,
+  stateWords,
+  summaryOf,
+  warningsIn,
+} from './renders';
 
 function render(id: string, status: RenderSummary['status'], more: Partial<RenderSummary> = {}): RenderSummary {
   return {
@@ -91,4 +113,53 @@ test('what ended since is told once', () => {
 test('a session deletes its own videos, and a page has none', () => {
   expect(addressOf(render('a', 'succeeded'))).toBe('/v1/renders/a');
   expect(addressOf(render('a', 'succeeded', { sessionId: 'ses_1', kind: 'final' }))).toBe('/v1/sessions/ses_1/finals/a');
+});
+
+const view: RenderView = {
+  id: 'job_1',
+  projectId: 'prj_1',
+  status: 'running',
+  bundle: 'ab'.repeat(32),
+  entry: 'film.html',
+  request: { size: [640, 360], preset: 'youtube', props: '{"name": "Zo\\u00eb"}' },
+  spec: null,
+  progress: { percent: 40, stage: 'capturing', framesDone: 4, framesTotal: 10, secondsLeft: 3, watchableS: 2 },
+  result: null,
+  error: null,
+  createdAt: '2026-01-01T00:00:00Z',
+  updatedAt: '2026-01-01T00:00:01Z',
+  stateUrl: '/v1/renders/job_1',
+  eventsUrl: '/v1/renders/job_1/events',
+};
+const spec = { width: 640, height: 360, scale: 2, fps: '30000/1001', durationS: 2, format: 'webm', alpha: true, crf: 18, effort: 'fast', seed: 7, props: '{}', audio: [{}, {}], strict: false };
+
+test('a page as it is read alone is told as in a list', () => {
+  expect(pictureWords(summaryOf({ ...view, spec, result: { fileSize: 12_000 } }))).toEqual(['Page', '1280×720', '29.97 fps', 'webm', '2 s', '12 kB']);
+  expect(progressWords(summaryOf(view))).toEqual(['4 of 10 frames', 'about 3 s left']);
+  expect(pictureWords(summaryOf(view))).toEqual(['Page']);
+  expect(nameOf(summaryOf({ ...view, row: 3 }))).toBe('film.html, row 3');
+  expect(stateWords(summaryOf({ ...view, status: 'succeeded' }))).toBe('Done');
+  expect(progressOf(view)).toMatchObject({ jobId: 'job_1', percent: 40, watchableS: 2 });
+  expect(progressOf({ ...view, status: 'succeeded' })).toBeUndefined();
+});
+
+test('what it is rendered with is told as it was asked for, and then as it came to', () => {
+  const of = (more: Partial<RenderView>) => Object.fromEntries(optionsIn({ ...view, ...more }));
+  expect(of({})).toEqual({ Page: 'film.html', Bundle: 'abababababab', Preset: 'youtube', Viewport: '640 × 360', Format: 'mp4', Data: '{"name":"Zoë"}' });
+  const { Viewport, Quality, Sound, Seed, Format, Data, ...rest } = of({ spec });
+  expect([Viewport, Quality, Sound, Seed, Format, Data]).toEqual(['640 × 360 at 2×', 'CRF 18', '2 files', '7', 'webm, transparent', undefined]);
+  expect(rest).toMatchObject({ 'Frames each second': '29.97', Length: '2 s', 'Errors of the page': 'It goes on' });
+  expect(of({ request: { bitrateKbps: 800 } }).Quality).toBe('800 kbit/s');
+  expect(warningsIn({ ...view, result: { warnings: ['a font did not come'] } })).toEqual(['a font did not come']);
+  expect(warningsIn(view)).toEqual([]);
+});
+
+test('a batch is told by how much of it is where', () => {
+  const batch = { id: 'bat_1', renders: 10, queued: 3, running: 2, succeeded: 4, failed: 1, cancelled: 0, rendersUrl: '' };
+  expect(batchWords(batch)).toEqual({ words: '4 done · 2 under way · 3 waiting · 1 failed', percent: 50 });
+  expect([isBatchOver(batch), isBatchOver({ ...batch, queued: 0, running: 0 })]).toEqual([false, true]);
+});
+
+test('what is looked for stands in the address beside what is shown', () => {
+  expect([addressIn('all', ''), addressIn('done', ''), addressIn('all', 'a b'), addressIn('failed', 'x')]).toEqual(['/renders', '/renders?show=done', '/renders?q=a+b', '/renders?show=failed&q=x']);
 });

@@ -1,9 +1,11 @@
 /** Renders as a list shows them: of sessions and of pages alike. */
-import { stageWords } from '../../node/src/session';
+import { type Progress, stageWords } from '../../node/src/session';
 import type { Schemas } from './client';
 import { bytes, left, seconds } from './words';
 
 export type RenderSummary = Schemas['RenderSummary'];
+export type RenderView = Schemas['RenderView'];
+export type Batch = Schemas['BatchView'];
 
 /** What the address asks for, in words, and which states that is. */
 export const SHOWN = {
@@ -32,6 +34,15 @@ export function shownIn(query: string): Shown {
 
 export function isOver({ status }: Pick<RenderSummary, 'status'>): boolean {
   return OVER.includes(status);
+}
+
+/** The address of a list of renders: of those that are shown, and have some words in their names. */
+export function addressIn(shown: Shown, text: string): string {
+  const params = new URLSearchParams();
+  if (shown !== 'all') params.set('show', shown);
+  if (text) params.set('q', text);
+  const query = String(params);
+  return query ? `/renders?${query}` : '/renders';
 }
 
 /** The states that are over of those that are shown. */
@@ -115,4 +126,97 @@ export function orderOf(name: Order['name'], unanswered: Order | undefined, key:
 export function endedWords(before: readonly RenderSummary[], now: readonly RenderSummary[]): string[] {
   const waited = new Set(before.filter((each) => !isOver(each)).map(({ id }) => id));
   return now.filter((each) => waited.has(each.id) && isOver(each)).map((each) => `${nameOf(each)}: ${stateWords(each)}`);
+}
+
+/** A page's render as lists show it. */
+export function summaryOf(view: RenderView): RenderSummary {
+  const { spec, request, result, progress, status } = view;
+  const scale = number(spec?.scale) ?? 1;
+  const told = isOver({ status }) ? {} : progress;
+  return {
+    ...view,
+    kind: 'render',
+    percent: number(progress.percent) ?? 0,
+    stage: word(told.stage) ?? null,
+    framesDone: number(told.framesDone) ?? null,
+    framesTotal: number(told.framesTotal) ?? null,
+    secondsLeft: number(told.secondsLeft) ?? null,
+    width: spec ? Math.round((number(spec.width) ?? 0) * scale) : null,
+    height: spec ? Math.round((number(spec.height) ?? 0) * scale) : null,
+    fps: rateOf(spec?.fps) ?? null,
+    format: word(spec?.format) ?? word(request.format) ?? null,
+    transparent: Boolean(spec?.alpha ?? request.alpha),
+    duration: number(result?.duration) ?? number(spec?.durationS) ?? number(request.durationS) ?? null,
+    fileSize: number(result?.fileSize) ?? null,
+  };
+}
+
+/** How far a page's render is, as whoever watches it is told; nothing where it is not under way. */
+export function progressOf({ id, status, progress }: RenderView): Progress | undefined {
+  return status === 'running' ? { percent: 0, stage: '', ...progress, jobId: id } : undefined;
+}
+
+/** What a page is rendered with, by name: as it came to once the page was read, and until then as it was asked for. */
+export function optionsIn({ entry, bundle, request, spec }: RenderView): [name: string, value: string][] {
+  const all: Record<string, unknown> = { ...request, ...spec };
+  const [width, height] = Array.isArray(all.size) && !spec ? (all.size as unknown[]) : [all.width, all.height];
+  const rate = rateOf(all.fps);
+  const sounds = Array.isArray(all.audio) ? all.audio.length : 0;
+  const named: [string, string | false | undefined][] = [
+    ['Page', entry],
+    ['Bundle', bundle.slice(0, 12)],
+    ['Preset', word(all.preset)],
+    ['Viewport', width !== undefined && `${String(width)} × ${String(height)}${Number(all.scale ?? 1) === 1 ? '' : ` at ${String(all.scale)}×`}`],
+    ['Frames each second', rate !== undefined && String(Number(rate.toFixed(3)))],
+    ['Length', number(all.durationS) !== undefined && seconds(number(all.durationS) ?? 0)],
+    ['Format', `${word(all.format) ?? 'mp4'}${all.alpha ? ', transparent' : ''}`],
+    ['Quality', number(all.bitrateKbps) !== undefined ? `${String(all.bitrateKbps)} kbit/s` : number(all.crf) !== undefined && `CRF ${String(all.crf)}`],
+    ['Effort', all.effort !== 'fast' && word(all.effort)],
+    ['Seed', number(all.seed) !== undefined && all.seed !== 1 && String(all.seed)],
+    ['Sound', sounds > 0 && (sounds === 1 ? '1 file' : `${sounds} files`)],
+    ['Errors of the page', all.strict === false && 'It goes on'],
+    ['Data', all.props !== '{}' && readable(word(all.props))],
+  ];
+  return named.filter((each): each is [string, string] => Boolean(each[1]));
+}
+
+/** Whether nothing of a batch waits or is under way. */
+export function isBatchOver({ queued, running }: Batch): boolean {
+  return !queued && !running;
+}
+
+/** How far a batch is, in words, and of how much of it nothing more comes, in percent. */
+export function batchWords({ renders, succeeded, failed, cancelled, running, queued }: Batch): { words: string; percent: number } {
+  const counts: [number | undefined, string][] = [[succeeded, 'done'], [running, 'under way'], [queued, 'waiting'], [failed, 'failed'], [cancelled, 'cancelled']]; // prettier-ignore
+  const told = counts.flatMap(([count, what]) => (count ? [`${count} ${what}`] : []));
+  return { words: told.join(' · '), percent: renders ? (100 * (renders - (running ?? 0) - (queued ?? 0))) / renders : 100 };
+}
+
+/** What the page did not get as it was rendered. */
+export function warningsIn({ result }: RenderView): string[] {
+  const found = result?.warnings;
+  return Array.isArray(found) ? found.map(String) : [];
+}
+
+/** JSON with its letters as they are read. */
+function readable(json: string | undefined): string | undefined {
+  try {
+    return json && JSON.stringify(JSON.parse(json));
+  } catch {
+    return json;
+  }
+}
+
+/** Frames a second, of a number or of text such as 30000/1001. */
+function rateOf(value: unknown): number | undefined {
+  const [above = NaN, below = 1] = typeof value === 'string' ? value.split('/').map(Number) : [number(value)];
+  return Number.isFinite(above / below) ? above / below : undefined;
+}
+
+function number(value: unknown): number | undefined {
+  return typeof value === 'number' ? value : undefined;
+}
+
+function word(value: unknown): string | undefined {
+  return typeof value === 'string' && value ? value : undefined;
 }

@@ -1,7 +1,7 @@
 /** A session's versions, and the one of them that somebody looks at, which stands in the address. */
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
-import { useSearchParams } from 'wouter';
 import { ask, Problem, type Schemas, type SessionView, type VersionView } from './client';
+import { useParams } from './params';
 
 /** How versions are read, for who wants to know whether they were. */
 export function useVersionPages(sessionId: string) {
@@ -29,19 +29,9 @@ export function useOlderVersions(sessionId: string): { older: (() => void) | und
 
 /** The number in the address, and how another comes there; undefined: what the session shows. */
 export function useChosen(): [number | undefined, (number: number | undefined) => void] {
-  const [params, setParams] = useSearchParams();
+  const [params, put] = useParams();
   const number = Number(params.get('v') ?? NaN);
-  const choose = (to: number | undefined) =>
-    setParams(
-      (now) => {
-        const next = new URLSearchParams(now);
-        if (to === undefined) next.delete('v');
-        else next.set('v', String(to));
-        return next;
-      },
-      { replace: true },
-    );
-  return [Number.isInteger(number) ? number : undefined, choose];
+  return [Number.isInteger(number) ? number : undefined, (to) => put({ v: to === undefined ? undefined : String(to) })];
 }
 
 /** Change what one makes of a version. */

@@ -36,7 +36,7 @@ export function Picker({ there, pick, close }: Props) {
     <Dialog title="Your animations" close={close} className="max-w-xl">
       <div ref={root} onKeyDown={moved}>
         <div className="mt-3">
-          <Words sought={{ text, show: 'all' }} seek={(change) => setText((change.text ?? '').trim())} className="w-full" />
+          <Words sought={{ text }} seek={(change) => setText((change.text ?? '').trim())} className="w-full" />
         </div>
         <p role="status" className="sr-only">
           {isRead && text && !isOfBefore ? counted(sessions.length, hasMore) : ''}

@@ -80,7 +80,7 @@ function Shows({ sought, seek }: Seeking) {
 }
 
 /** The words that are looked for: typed at once, looked for and in the address a moment later. */
-export function Words({ sought, seek, className = 'w-full sm:w-64' }: Seeking & { className?: string }) {
+export function Words({ sought, seek, className = 'w-full sm:w-64' }: { sought: Pick<Sought, 'text'>; seek: (change: { text: string }) => void; className?: string }) {
   const [text, setText] = useState(sought.text);
   const now = useRef<() => void>(undefined);
   now.current = () => text.trim() !== sought.text && seek({ text });

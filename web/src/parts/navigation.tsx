@@ -7,7 +7,7 @@ import { isUnderWay, sentOf, type Upload, uploads } from '../api/uploads';
 export const PLACES: [path: string, words: string, below: readonly string[]][] = [
   ['/', 'Sessions', ['/s/', '/t/']],
   ['/c', 'Canvas', ['/c/']],
-  ['/renders', 'Renders', []],
+  ['/renders', 'Renders', ['/renders/']],
   ['/assets', 'Assets', []],
   ['/usage', 'Usage', []],
 ];

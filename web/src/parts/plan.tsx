@@ -2,7 +2,7 @@ import { ArrowDown, ArrowUp, MessageSquarePlus, Pencil, X } from 'lucide-react';
 import { type FormEvent, useContext, useEffect, useId, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas } from '../api/client';
-import { type Draft, drafted, Drafting, lengthOf } from '../api/drafted';
+import { type Draft, drafted, Drafting, draftOf, goneOn, lengthOf } from '../api/drafted';
 import { useKept } from '../api/kept';
 import type { Sent } from '../screens/session';
 import { Button } from './button';
@@ -13,6 +13,8 @@ import { type Props, TURN_SAID } from './turn';
 
 type PlanOf = Schemas['Plan'];
 
+/** So long a scene's description may be. */
+const MOST_CHARS = 4000;
 const NO_EDITS: { base: string; scenes: Draft[] } = { base: '', scenes: [] };
 const NO_COMMENTS: { base: string; of: Record<number, string> } = { base: '', of: {} };
 
@@ -198,9 +200,7 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   const form = useRef<HTMLFormElement>(null);
   useEscape(shut, form);
   const [base] = useState(() => kept?.base ?? JSON.stringify(plan.scenes));
-  const [scenes, set] = useState<Draft[]>(
-    () => kept?.scenes ?? plan.scenes.map(({ number, title, duration }) => ({ scene: number, title, duration: String(Number(duration.toFixed(2))) })),
-  );
+  const [scenes, set] = useState<Draft[]>(() => (kept ? goneOn(plan.scenes, kept.scenes) : plan.scenes.map(draftOf)));
   const setScenes = (next: Draft[]) => {
     set(next);
     keep({ base, scenes: next });
@@ -234,14 +234,14 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   const save = async (event: FormEvent) => {
     event.preventDefault();
     if (busy || wrong || isOld) return;
-    const sent = scenes.map(({ scene, title }, at) => ({ scene, title: title.trim(), duration: lengths[at] }));
+    const sent = scenes.map(({ scene, title, description }, at) => ({ scene, title: title.trim(), duration: lengths[at], description: description.trim() }));
     if (await send('plan', { scenes: sent })) saved();
   };
   return (
     <form ref={form} onSubmit={(event) => void save(event)} onKeyDown={sendByKeys} className="space-y-4">
-      <ol className="space-y-2" aria-label="Scenes to edit">
+      <ol className="space-y-3" aria-label="Scenes to edit">
         {scenes.map((each, at) => (
-          <li key={each.scene} className="flex items-center gap-1.5">
+          <li key={each.scene} className="flex flex-wrap items-center gap-1.5">
             <input
               aria-label={`Title of scene ${at + 1}`}
               className="field min-w-0 flex-1 px-2.5 py-1.5 text-sm"
@@ -276,6 +276,16 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
                 <X aria-hidden className="size-4" />
               </button>
             )}
+            <textarea
+              aria-label={`Description of scene ${at + 1}`}
+              placeholder="What is seen, and how it moves"
+              rows={2}
+              className="field field-sizing-content max-h-60 resize-none px-2.5 py-1.5 text-sm"
+              maxLength={MOST_CHARS}
+              value={each.description}
+              aria-describedby={said}
+              onChange={({ target }) => change(each.scene, { description: target.value })}
+            />
           </li>
         ))}
       </ol>

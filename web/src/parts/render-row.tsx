@@ -23,13 +23,9 @@ export function RenderRow({ render, now }: { render: RenderSummary; now: number 
       <Picture render={render} gone={() => setGone(true)} />
       <div className="flex min-w-0 flex-1 flex-col justify-center gap-1.5 max-sm:basis-[calc(100%-8rem)]">
         <h2 className="line-clamp-2 font-medium wrap-anywhere">
-          {render.sessionId ? (
-            <Link href={`/s/${render.sessionId}`} className="rounded-sm underline-offset-4 hover:underline">
-              {name}
-            </Link>
-          ) : (
-            name
-          )}
+          <Link href={render.sessionId ? `/s/${render.sessionId}` : `/renders/${render.id}`} className="rounded-sm underline-offset-4 hover:underline">
+            {name}
+          </Link>
         </h2>
         <p className="text-sm text-muted tabular-nums">{joined([...pictureWords(render), ago(render.createdAt, now)])}</p>
         {over ? <Ended render={render} /> : <Progress render={render} name={name} />}
@@ -57,7 +53,7 @@ function Picture({ render, gone }: { render: RenderSummary; gone: () => void }) 
   );
 }
 
-function Progress({ render, name }: { render: RenderSummary; name: string }) {
+export function Progress({ render, name }: { render: RenderSummary; name: string }) {
   const begun = render.status === 'running';
   return (
     <>
@@ -108,8 +104,19 @@ function Ended({ render }: { render: RenderSummary }) {
   );
 }
 
-function Orders({ render, name, gone }: { render: RenderSummary; name: string; gone: boolean }) {
-  const orders = useOrders(render);
+interface OrdersProps {
+  render: RenderSummary;
+  name: string;
+  /** Whether its video is not kept any more. */
+  gone: boolean;
+  /** Where it stands alone: is told what it is made again as. */
+  begun?: (id: string) => void;
+  /** Where it stands alone: it is deleted. */
+  removed?: () => void;
+}
+
+export function Orders({ render, name, gone, begun, removed }: OrdersProps) {
+  const orders = useOrders(render, begun);
   const order = (what: 'cancel' | 'again', label: string, words: string, icon: ReactNode, why?: string) => (
     <Button
       kind="quiet"
@@ -147,7 +154,7 @@ function Orders({ render, name, gone }: { render: RenderSummary; name: string; g
             <Download aria-hidden className="size-4" /> Download
           </a>
         ))}
-      {canAgain(render) && <Delete render={render} name={name} />}
+      {canAgain(render) && <Delete render={render} name={name} removed={removed} />}
       {orders.problem && (
         <div className="w-full">
           <Said problem={orders.problem} />
@@ -187,10 +194,11 @@ function Batch({ id, name }: { id: string; name: string }) {
 }
 
 /** What is over is deleted with its video, where somebody says so twice; the next one has the focus then. */
-function Delete({ render, name }: { render: RenderSummary; name: string }) {
+function Delete({ render, name, removed }: Pick<OrdersProps, 'render' | 'name' | 'removed'>) {
   const [asked, setAsked, opener] = useDraft();
   const place = useRef<HTMLDivElement>(null);
   const removing = useRemoval(render, () => {
+    if (removed) return removed();
     const row = place.current?.closest('li');
     const next = row?.nextElementSibling ?? row?.previousElementSibling ?? document.querySelector('h1');
     if (next instanceof HTMLElement) next.focus({ preventScroll: true });

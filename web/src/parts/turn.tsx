@@ -4,6 +4,7 @@ import { Link } from 'wouter';
 import { doingWords, farWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
 import type { NodeState, SessionView } from '../api/client';
+import { hasFiles } from '../api/files';
 import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
@@ -15,6 +16,7 @@ import { Button } from './button';
 import { Copied } from './copied';
 import { Deletion } from './deletion';
 import { useRefocus } from './focus';
+import { FilesButton } from './files-button';
 import { isForThePage, Key, sendByKeys, useKey } from './keys';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
@@ -32,6 +34,7 @@ export interface Props extends Sent {
   thinking: string;
   /** The job whose video was looked for, and is not there. */
   lost: string;
+  lookAtFiles: () => void;
 }
 
 /** What it is a person's turn to do, or what is being done; and below it what was refused of that. */
@@ -246,7 +249,7 @@ function Question({ session, send, busy, refused }: Props) {
   );
 }
 
-function Preview({ session, send, busy }: Props) {
+function Preview({ session, send, busy, lookAtFiles }: Props) {
   return (
     <section className="card space-y-4 p-5" aria-labelledby="preview">
       <h2 id="preview" className="font-semibold">
@@ -256,13 +259,14 @@ function Preview({ session, send, busy }: Props) {
       <Rendering session={session} send={send} busy={busy} />
       <div className="-ml-3">
         <Share sessionId={session.id} job={session.state.preview?.jobId ?? undefined} />
+        <FilesButton look={lookAtFiles} />
       </div>
     </section>
   );
 }
 
-function Result({ session, send, busy, lost }: Props) {
-  const { execution, preview } = session.state;
+function Result({ session, send, busy, lost, lookAtFiles }: Props) {
+  const { preview } = session.state;
   const isLost = Boolean(lost) && session.state.output?.jobId === lost;
   const output = isLost ? undefined : session.state.output;
   const { format, transparent } = formOf(session.state);
@@ -273,7 +277,6 @@ function Result({ session, send, busy, lost }: Props) {
   const download = () => link.current?.click();
   useKey('d', output ? download : undefined);
   useAct(Boolean(output) && 'Download the video', download);
-  const files = execution?.files ?? [];
   const size = output?.fileSize ? bytes(output.fileSize) : '';
   const shown = output && finals.find(isMadeBy(output.jobId));
   const before = finals.filter((each) => each !== shown && each.bundle === preview?.bundle);
@@ -317,6 +320,7 @@ function Result({ session, send, busy, lost }: Props) {
               <Columns2 aria-hidden className="size-4" /> Beside its preview
             </Link>
           )}
+          <FilesButton look={lookAtFiles} />
           {shown && (
             <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place, where that is still kept." deleted={() => deleted(finalName(shown))} />
           )}
@@ -325,11 +329,13 @@ function Result({ session, send, busy, lost }: Props) {
         <>
           <p className="text-sm text-muted">Its page and its files are there: it can be rendered again.</p>
           <Rendering session={session} send={send} busy={busy} again isMain />
+          <div className="-ml-3">
+            <FilesButton look={lookAtFiles} />
+          </div>
         </>
       )}
       <AskAgain what="What it was rendered to" found={useFinalList(session)} />
       <Finals session={session} finals={before} deleted={deleted} />
-      {files.length > 0 && <Written sessionId={session.id} paths={files} />}
       {output && (
         <details className="text-sm">
           <summary className="min-h-6 cursor-pointer text-muted">Another size or format</summary>
@@ -383,7 +389,7 @@ function Finals({ session, finals, deleted }: FinalsProps) {
   );
 }
 
-function Failure({ session, send, busy }: Props) {
+function Failure({ session, send, busy, lookAtFiles }: Props) {
   const error = session.state.error;
   if (!error) return null;
   const told = [`${error.code}: ${error.message}`, session.id, error.details].filter(Boolean).join('\n');
@@ -404,11 +410,14 @@ function Failure({ session, send, busy }: Props) {
         </details>
       )}
       <p className="text-sm text-muted">{kept(session)} {error.canRetry ? 'Try again, or say below what to change.' : 'Say below what to change.'}</p>
-      {error.canRetry && (
-        <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
-          <RotateCcw aria-hidden className="size-4" /> Try again
-        </Button>
-      )}
+      <div className="flex flex-wrap gap-2 empty:hidden">
+        {error.canRetry && (
+          <Button kind="main" onClick={() => void send('retry')} disabled={busy}>
+            <RotateCcw aria-hidden className="size-4" /> Try again
+          </Button>
+        )}
+        {hasFiles(session.state) && <FilesButton look={lookAtFiles} />}
+      </div>
       <Copied label="The code and the message" text={told} />
     </section>
   );

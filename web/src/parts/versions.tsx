@@ -10,6 +10,7 @@ import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { useDraft } from './draft';
 import { useEscape } from './escape';
+import { FilesButton } from './files-button';
 import { useKey } from './keys';
 import { Said } from './said';
 import { Share } from './share';
@@ -23,10 +24,11 @@ interface Props extends Sent {
   versions: readonly VersionView[];
   chosen: VersionView | undefined;
   choose: (number: number | undefined) => void;
+  lookAtFiles: () => void;
 }
 
 /** All that was ever shown, as a strip: each can be looked at, gone back to, and be where something else begins. */
-export function Versions({ session, versions, chosen, choose, send, busy, refused }: Props) {
+export function Versions({ session, versions, chosen, choose, lookAtFiles, send, busy, refused }: Props) {
   const part = useRef<HTMLElement>(null);
   const list = useRef<HTMLUListElement>(null);
   const found = useVersionPages(session.id);
@@ -123,6 +125,7 @@ export function Versions({ session, versions, chosen, choose, send, busy, refuse
           version={chosen}
           restore={() => restore(chosen)}
           leave={leave}
+          lookAtFiles={lookAtFiles}
           busy={busy}
           refused={asked === chosen.id ? refused?.problem : undefined}
         />
@@ -200,11 +203,12 @@ interface ChosenProps {
   version: VersionView;
   restore: () => Promise<void>;
   leave: () => void;
+  lookAtFiles: () => void;
   busy: boolean;
   refused: Problem | undefined;
 }
 
-function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps) {
+function Chosen({ session, version, restore, leave, lookAtFiles, busy, refused }: ChosenProps) {
   const label = useVersionLabel(session.id);
   const [, go] = useLocation();
   const card = useRef<HTMLDivElement>(null);
@@ -256,6 +260,7 @@ function Chosen({ session, version, restore, leave, busy, refused }: ChosenProps
         <Button kind="quiet" disabled={fork.isPending} onClick={() => fork.mutate()} title="Another session begins here; this one stays as it is">
           <GitFork aria-hidden className="size-4" /> Go another way from here
         </Button>
+        {version.checkpointId && <FilesButton name="Its files" look={lookAtFiles} />}
         {version.checkpointId && (
           <a
             href={`/v1/sessions/${session.id}/source.zip?checkpoint=${version.checkpointId}`}

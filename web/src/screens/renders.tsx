@@ -1,10 +1,12 @@
-import { WifiOff } from 'lucide-react';
+import { WifiOff, X } from 'lucide-react';
 import { useEffect, useState } from 'react';
-import { Link, useSearch } from 'wouter';
+import { Link } from 'wouter';
+import { useParams } from '../api/params';
 import { FILTERS, useQueue } from '../api/queue';
-import { type Shown, shownIn } from '../api/renders';
+import { addressIn, type Shown, shownIn } from '../api/renders';
 import { useStanding } from '../parts/away';
 import { Button } from '../parts/button';
+import { Words } from '../parts/gallery';
 import { OwnPage } from '../parts/own-page';
 import { RenderRow } from '../parts/render-row';
 import { Said } from '../parts/said';
@@ -15,12 +17,16 @@ const NOTHING: Record<Shown, string> = {
   done: 'Nothing is done yet.',
   failed: 'Nothing has failed.',
 };
+const WHICH: Record<Exclude<Shown, 'all'>, string> = { running: 'under way', done: 'done', failed: 'failed' };
 const MINUTE_MS = 60_000;
 
 /** All that is rendered and was, of sessions and of pages. */
 export function Renders() {
-  const shown = shownIn(useSearch());
-  const queue = useQueue(shown);
+  const [params, put] = useParams();
+  const shown = shownIn(String(params));
+  const text = (params.get('q') ?? '').trim();
+  const seek = (words: string) => put({ q: words.trim() || undefined });
+  const queue = useQueue(shown, text);
   const now = useMinutes();
   const isSaid = useStanding() !== 'there';
   return (
@@ -35,7 +41,7 @@ export function Renders() {
             {FILTERS.map(([name, words]) => (
               <li key={name}>
                 <Link
-                  href={name === 'all' ? '/renders' : `/renders?show=${name}`}
+                  href={addressIn(name, text)}
                   aria-current={name === shown ? 'page' : undefined}
                   className="inline-flex min-h-8 items-center rounded-lg px-3 text-sm text-muted hover:text-text aria-[current]:bg-panel aria-[current]:font-medium aria-[current]:text-text aria-[current]:shadow-sm"
                 >
@@ -46,10 +52,14 @@ export function Renders() {
           </ul>
         </nav>
         <span className="sm:flex-1" />
+        <Words sought={{ text }} seek={(words) => seek(words.text)} />
         <OwnPage />
       </div>
       <p role="status" className="sr-only">
         {queue.said}
+      </p>
+      <p role="status" className="sr-only">
+        {text && !queue.isPending && !queue.isOfBefore ? counted(queue.renders.length, Boolean(queue.moreOver)) : ''}
       </p>
       {queue.isLost && !isSaid && (
         <p role="status" className="mt-4 flex items-center gap-2 text-sm text-bad">
@@ -60,6 +70,13 @@ export function Renders() {
         <Said problem={queue.problem} />
         {queue.isPending ? (
           !queue.problem && <p className="py-16 text-muted">One moment…</p>
+        ) : queue.renders.length === 0 && text ? (
+          <div className="py-16 text-center">
+            <p>{`Nothing has “${text}” in its name${shown === 'all' ? '' : ` among what is ${WHICH[shown]}`}${queue.moreOver ? ', of what was looked at by now' : ''}.`}</p>
+            <Button className="mt-4" onClick={() => seek('')}>
+              <X aria-hidden className="size-4" /> Clear the search
+            </Button>
+          </div>
         ) : queue.renders.length === 0 ? (
           <div className="py-16 text-center text-muted">
             <p>{NOTHING[shown]}</p>
@@ -70,7 +87,7 @@ export function Renders() {
             )}
           </div>
         ) : (
-          <ul className="space-y-3" aria-label="Renders">
+          <ul className={`space-y-3 transition-opacity motion-reduce:transition-none ${queue.isOfBefore ? 'opacity-60' : ''}`} aria-label="Renders" aria-busy={queue.isOfBefore}>
             {queue.renders.map((each) => (
               <RenderRow key={each.id} render={each} now={now} />
             ))}
@@ -91,6 +108,10 @@ export function Renders() {
       </div>
     </>
   );
+}
+
+function counted(count: number, hasMore: boolean): string {
+  return count === 1 && !hasMore ? 'One render' : `${count}${hasMore ? ' or more' : ''} renders`;
 }
 
 /** The time, as often as what is told of it changes. */

@@ -1,12 +1,15 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon, Workflow } from 'lucide-react';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { useAct } from '../api/acts';
 import { command, type CommandName, Problem, type SessionView } from '../api/client';
 import { Drafting } from '../api/drafted';
+import { hasFiles, useFile } from '../api/files';
 import { useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
+import { patiently } from '../api/reach';
 import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
 import { useAnnounced } from '../parts/announcer';
@@ -25,6 +28,8 @@ import { Tray } from '../parts/tray';
 import { Turn } from '../parts/turn';
 import { OnlyVersion, Versions } from '../parts/versions';
 import { Missing } from './missing';
+
+const Files = lazy(() => patiently(() => import('../parts/files')).then((module) => ({ default: module.Files })));
 
 export type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
@@ -59,6 +64,8 @@ export function Session({ id }: { id: string }) {
   const [number, choose] = useChosen();
   const chosen = versions.find((each) => each.number === number);
   const isOld = chosen !== undefined && !chosen.current;
+  const file = useFile();
+  useAct(session && hasFiles(session.state) && 'Look at the files', file.readNewest);
   const canPoint = session !== undefined && !isOld && (takesChanges(session.state) || isAtWork(session.state));
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
   const [edited, edit] = useState<readonly Scene[]>();
@@ -143,17 +150,22 @@ export function Session({ id }: { id: string }) {
         <div className="min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1">
           <div className={state.owes ? 'lg:sticky lg:top-4 lg:z-1 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto' : ''}>
             <Drafting value={edit}>
-              <Turn session={session} progress={progress} thinking={thinking} lost={lost} {...sentFrom('turn')} />
+              <Turn session={session} progress={progress} thinking={thinking} lost={lost} lookAtFiles={file.readNewest} {...sentFrom('turn')} />
             </Drafting>
           </div>
           {isWide && <Talk session={session} {...sentFrom('talk')} />}
         </div>
         <div className="min-w-0 space-y-5">
-          <Versions session={session} versions={versions} chosen={chosen} choose={choose} {...sentFrom('versions')} />
+          <Versions session={session} versions={versions} chosen={chosen} choose={choose} lookAtFiles={() => file.read('')} {...sentFrom('versions')} />
           <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />
         </div>
         {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
       </div>
+      {file.path !== undefined && (number === undefined || chosen) && (
+        <Suspense fallback={null}>
+          <Files session={session} version={chosen} path={file.path} read={file.read} close={file.close} />
+        </Suspense>
+      )}
     </>
   );
 }
