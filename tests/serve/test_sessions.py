@@ -5,7 +5,7 @@ import io
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -105,9 +105,10 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
         key: str,
         body: dict[str, JsonValue],
         quota: SessionQuota | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body, quota=quota)
+        made = await usual(state, key=key, body=body, quota=quota, copies=copies)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):
