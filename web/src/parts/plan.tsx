@@ -7,8 +7,9 @@ import { useKept } from '../api/kept';
 import type { Sent } from '../screens/session';
 import { Button } from './button';
 import { useEscape } from './escape';
+import { InRow, useFirstWrong } from './field';
 import { Key, sendByKeys, useKey } from './keys';
-import { type Props, TURN_SAID } from './turn';
+import { leftToSay, type Props, TURN_SAID } from './turn';
 
 type PlanOf = Schemas['Plan'];
 
@@ -204,7 +205,11 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   };
   const [told, setTold] = useState('');
   const hint = useId();
-  const said = refused?.name === 'plan' ? TURN_SAID : undefined;
+  const problem = refused?.name === 'plan' ? refused.problem : undefined;
+  const said = problem && leftToSay(refused) ? TURN_SAID : undefined;
+  const [sent, setSent] = useState<readonly number[]>([]);
+  const fieldOf = (scene: number, what: 'title' | 'duration') => `scenes.${sent.indexOf(scene)}.${what}`; // as they were sent
+  useFirstWrong(form, problem);
   const isOld = JSON.stringify(plan.scenes) !== base;
   const show = useContext(Drafting);
   useEffect(() => {
@@ -231,29 +236,34 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   const save = async (event: FormEvent) => {
     event.preventDefault();
     if (busy || wrong || isOld) return;
-    const sent = scenes.map(({ scene, title }, at) => ({ scene, title: title.trim(), duration: lengths[at] }));
-    if (await send('plan', { scenes: sent })) saved();
+    setSent(scenes.map(({ scene }) => scene));
+    if (await send('plan', { scenes: scenes.map(({ scene, title }, at) => ({ scene, title: title.trim(), duration: lengths[at] })) })) saved();
   };
   return (
     <form ref={form} onSubmit={(event) => void save(event)} onKeyDown={sendByKeys} className="space-y-4">
       <ol className="space-y-2" aria-label="Scenes to edit">
         {scenes.map((each, at) => (
-          <li key={each.scene} className="flex items-center gap-1.5">
-            <input
+          <li key={each.scene} className="flex flex-wrap items-center gap-1.5">
+            <InRow
               aria-label={`Title of scene ${at + 1}`}
               className="field min-w-0 flex-1 px-2.5 py-1.5 text-sm"
-              maxLength={200}
+              aria-invalid={!each.title.trim() || undefined}
+              problem={problem}
+              name={fieldOf(each.scene, 'title')}
+              hint={said}
               value={each.title}
-              aria-describedby={said}
               onChange={({ target }) => change(each.scene, { title: target.value })}
             />
-            <input
+            <InRow
               aria-label={`Seconds of scene ${at + 1}`}
               inputMode="decimal"
               className="field w-16! px-2 py-1.5 text-right text-sm tabular-nums"
+              aria-invalid={!((lengths[at] ?? NaN) > 0) || undefined}
+              problem={problem}
+              name={fieldOf(each.scene, 'duration')}
+              hint={said ? `${hint} ${said}` : hint}
               value={each.duration}
               onChange={({ target }) => change(each.scene, { duration: target.value })}
-              aria-describedby={said ? `${hint} ${said}` : hint}
             />
             <button type="button" className={ICON} aria-label={`Earlier: ${each.title}`} title="Earlier" aria-disabled={at === 0} onClick={() => move(at, -1)}>
               <ArrowUp aria-hidden className="size-4" />
