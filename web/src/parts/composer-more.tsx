@@ -11,7 +11,7 @@ export function More() {
   const said = [style, MODES.find(([each]) => each === mode)?.[1], rules.length > 0 && (rules.length === 1 ? 'a rule' : `${rules.length} rules`), limits.some(([name]) => budget[name]) && 'a budget'].filter(Boolean);
   return (
     <details className="px-3 pb-2 text-sm">
-      <summary className="min-h-6 w-fit cursor-pointer text-muted">{said.length > 0 ? `More: ${said.join(', ')}` : 'More: style, length, budget, what agents may do'}</summary>
+      <summary className="min-h-6 w-fit cursor-pointer wrap-anywhere text-muted">{said.length > 0 ? `More: ${said.join(', ')}` : 'More: style, length, budget, what agents may do'}</summary>
       <div className="mt-2 space-y-4">
         <div className="grid gap-3 sm:grid-cols-[1fr_9.5rem_9.5rem]">
           <Field label="Style" placeholder="playful, hand-drawn…" problem={problem} name="style" value={style} set={(style) => composing.put({ style })} />
