@@ -110,7 +110,7 @@ def _rebuild(
 
 
 class InvalidInput(KodaError):
-    """A value that a person or a model must change."""
+    """A value that a person or a model must change; ``field`` in its context says which one, where it is one."""
 
     code = "INVALID_INPUT"
     status = 422

@@ -462,6 +462,14 @@ def test_an_edit_keeps_to_the_rules_for_scenes(edits: tuple[SceneEdit, ...], wro
             apply(elsewhere, EditPlan((SceneEdit(scene=1),)), AT)
 
 
+def test_a_scene_that_is_too_short_is_named_by_its_place_among_the_edits() -> None:
+    state = walk(fresh(), Start("A ball"), Propose(PLAN))
+    edits = (SceneEdit(scene=3), SceneEdit(scene=1, duration=0.5), SceneEdit(scene=2, duration=3.0))
+    with pytest.raises(InvalidInput) as refused:
+        apply(state, EditPlan(edits), AT)
+    assert refused.value.context == {"field": "scenes.1.duration"}
+
+
 def test_a_second_style_question_is_refused() -> None:
     answered = walk(fresh(), Start("a ball"), Ask(QUESTION), Answer("playful"))
     with pytest.raises(InvalidInput, match="propose a plan"):

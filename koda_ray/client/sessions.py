@@ -133,7 +133,9 @@ class KodaClient(PageRenders, FinalVideos, VideoFrames, ShownVersions, SharedLin
         """Make 2 to 4 sessions from one prompt, each of which looks different. The same ``key`` makes them once.
 
         Raises:
-            InvalidInput: As `create`, or files go with it.
+            InvalidInput: As `create`.
+            NotFound: One of the files is not there.
+            Conflict: One of the files belongs to another session.
             LimitReached: You have as many sessions awake as you may; those that were made before stay.
         """
         return await self._post("/v1/takes", body, TakesCreated, key=key)

@@ -29,7 +29,9 @@ def person_said(text: str) -> Emit:
     return Emit("message", (("role", "user"), ("content", text)))
 
 
-def asked(state: NodeState, words: str, notes: tuple[Note, ...], what: str) -> tuple[str, dict[str, object]]:
+def asked(
+    state: NodeState, words: str, notes: tuple[Note, ...], what: str, *, field: str | None = None
+) -> tuple[str, dict[str, object]]:
     """Return what was asked for in words, notes and all, and what a state has of it then.
 
     Args:
@@ -37,8 +39,9 @@ def asked(state: NodeState, words: str, notes: tuple[Note, ...], what: str) -> t
         words: What was said; it may be empty where something was pointed at.
         notes: What was pointed at.
         what: What is empty or too long, for who said it.
+        field: What a request calls it, where that is something else.
     """
-    told = words_of(in_words(words, notes, state.plan), what)
+    told = words_of(in_words(words, notes, state.plan), what, field=field)
     update: dict[str, object] = {"feedback": (*state.feedback, told)}
     if notes:
         pointed = Pointed(change=len(state.feedback) + 1, words=words.strip(), notes=notes)
@@ -66,14 +69,14 @@ def refuse(state: NodeState, what: str, instead: str) -> InvalidTransition:
     )
 
 
-def words_of(value: str | None, what: str) -> str:
-    """Return what was said; raises InvalidInput where it is empty or too long."""
+def words_of(value: str | None, what: str, *, field: str | None = None) -> str:
+    """Return what was said; raises InvalidInput, naming ``field`` or ``what``, where it is empty or too long."""
     text = (value or "").strip()
     if not text:
-        raise InvalidInput(f"{what} is empty; say it in a few words", context={"field": what})
+        raise InvalidInput(f"{what} is empty; say it in a few words", context={"field": field or what})
     if len(text) > MAX_PROMPT_CHARS:
         raise InvalidInput(
             f"{what} has {len(text)} characters; at most {MAX_PROMPT_CHARS} are taken, so shorten it",
-            context={"field": what, "length": len(text)},
+            context={"field": field or what, "length": len(text)},
         )
     return text

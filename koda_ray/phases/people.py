@@ -60,10 +60,11 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     if command.option_id is not None and command.option_id not in known:
         names = ", ".join(known) or "none; answer with text"
         raise InvalidInput(
-            f"no option {command.option_id!r}; the options are: {names}", context={"option_id": command.option_id}
+            f"no option {command.option_id!r}; the options are: {names}",
+            context={"field": "option_id", "option_id": command.option_id},
         )
     if command.option_id is None:
-        words = words_of(command.text, "answer")
+        words = words_of(command.text, "answer", field="text")
     label = known[command.option_id].label if command.option_id is not None else None
     answer = ": ".join(part for part in (label, words) if part)
     if question.reason == "stuck":
@@ -171,7 +172,7 @@ def _iterate(state: NodeState, words: str, asked_for: Mapping[str, object]) -> T
 
 def say(state: NodeState, command: Say, at: datetime) -> Transition:
     """Say something, which means what it can mean where the session stands."""
-    words, update = asked(state, command.text, command.notes, "message")
+    words, update = asked(state, command.text, command.notes, "message", field="text")
     works = state.owes in ("analyze", "plan", "execute") or state.approval is not None
     if command.waits is not None and state.phase != "error" and command.waits != works:
         raise refuse(state, "say that", "the agents have come to rest, or begun, meanwhile; say it again")

@@ -35,7 +35,7 @@ def check_scenes(plan: Plan) -> None:
     if short is not None:
         raise InvalidInput(
             f"scene {short.number} lasts {short.duration:g} s; a scene needs at least {MIN_SCENE_S:g} s to be seen",
-            context={"field": "scenes"},
+            context={"field": f"scenes.{plan.scenes.index(short)}.duration"},
         )
 
 

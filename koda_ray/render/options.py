@@ -84,7 +84,8 @@ class JobOptions:
             frame_rate(self.fps)
         if self.crf is not None and self.bitrate_kbps is not None:
             raise InvalidInput(
-                f"crf {self.crf} and a bitrate of {self.bitrate_kbps} kbit/s: give one of them, quality or size"
+                f"crf {self.crf} and a bitrate of {self.bitrate_kbps} kbit/s: give one of them, quality or size",
+                context={"field": "crf"},
             )
         if self.duration_s is not None:
             # told before the page is opened, not after

@@ -61,7 +61,7 @@ def check_preset(preset: str) -> str:
         InvalidInput: There is no such preset.
     """
     if preset not in PRESET_NAMES:
-        raise InvalidInput(f"preset {preset!r} is none of {', '.join(PRESET_NAMES)}")
+        raise InvalidInput(f"preset {preset!r} is none of {', '.join(PRESET_NAMES)}", context={"field": "preset"})
     return preset
 
 
@@ -115,5 +115,5 @@ def within_limit(preset: str | None, duration_s: float, *, trim: bool) -> float:
     raise InvalidInput(
         f"{duration_s:g} s is longer than the {limit_s:g} s that {platform.name} takes (preset {preset!r}): make it "
         f"shorter with a duration of {limit_s:g}, or cut it there with trim",
-        context={"limit_s": limit_s, "duration_s": duration_s},
+        context={"field": "duration", "limit_s": limit_s, "duration_s": duration_s},
     )

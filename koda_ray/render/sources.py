@@ -101,9 +101,15 @@ def page_of(files: Mapping[str, bytes], entry: str | None, *, what: str) -> Page
         top = [name for name in pages if "/" not in name]
         entry = "index.html" if "index.html" in files else top[0] if len(top) == 1 else None
     if entry is None and pages:
-        raise InvalidInput(f"{what} has no index.html: name the page by its entry, one of {', '.join(pages[:5])}")
+        raise InvalidInput(
+            f"{what} has no index.html: name the page by its entry, one of {', '.join(pages[:5])}",
+            context={"field": "entry"},
+        )
     if entry is not None and entry not in files and pages:
-        raise InvalidInput(f"{what} has no page {entry!r}: give as its entry one that it has, {', '.join(pages[:5])}")
+        raise InvalidInput(
+            f"{what} has no page {entry!r}: give as its entry one that it has, {', '.join(pages[:5])}",
+            context={"field": "entry"},
+        )
     if entry is None or entry not in files:
         has = ", ".join(sorted(files)[:5]) or "nothing"
         raise InvalidInput(f"{what} has no {entry or 'index.html'} (it has {has}): give the folder of a built page")

@@ -82,6 +82,10 @@ PRESETS: dict[Preset, _PresetFields] = {
 """Sizes are for landscape 16:9; `fit_size` turns them for other aspects."""
 
 
+def _wrong(field: str, why: str) -> InvalidInput:
+    return InvalidInput(why, context={"field": field})
+
+
 def frame_rate(value: object) -> Fraction:
     """Return frames per second exactly: 23.976, 29.97, 59.94 and 119.88 are broadcast's n * 1000 / 1001.
 
@@ -91,7 +95,7 @@ def frame_rate(value: object) -> Fraction:
     Raises:
         InvalidInput: Not a number from 1 to 120.
     """
-    wrong = InvalidInput(f"fps {value!r}: give a number from 1 to {MAX_FPS}, such as 30, 29.97 or 30000/1001")
+    wrong = _wrong("fps", f"fps {value!r}: give a number from 1 to {MAX_FPS}, such as 30, 29.97 or 30000/1001")
     try:
         rate = Fraction(cast("str", value)) if isinstance(value, str | int | float | Fraction) else None
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -134,11 +138,11 @@ class AudioTrack:
         times |= {"fade in": self.fade_in_s, "fade out": self.fade_out_s}
         for name, seconds in times.items():
             if not math.isfinite(seconds) or not 0 <= seconds <= MAX_DURATION_S:
-                raise InvalidInput(f"audio {self.path}: {name} {seconds} s: give 0 to {MAX_DURATION_S:g} seconds")
+                raise _wrong("audio", f"audio {self.path}: {name} {seconds} s: give 0 to {MAX_DURATION_S:g} seconds")
         if self.duration_s is not None and not (math.isfinite(self.duration_s) and self.duration_s > 0):
-            raise InvalidInput(f"audio {self.path}: duration {self.duration_s} s: give more than 0 seconds")
+            raise _wrong("audio", f"audio {self.path}: duration {self.duration_s} s: give more than 0 seconds")
         if not math.isfinite(self.volume) or not 0 <= self.volume <= MAX_VOLUME:
-            raise InvalidInput(f"audio {self.path}: volume {self.volume}: give 0 to {MAX_VOLUME:g}")
+            raise _wrong("audio", f"audio {self.path}: volume {self.volume}: give 0 to {MAX_VOLUME:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +171,8 @@ class RenderSpec:
         preset: The preset this came from, for reports; decides nothing.
 
     Raises:
-        InvalidInput: A value is out of range; the message names it, the value and what is allowed.
+        InvalidInput: A value is out of range; the message names it, the value and what is allowed, and so does
+            ``field`` in the context, without its unit.
     """
 
     bundle: str
@@ -192,37 +197,46 @@ class RenderSpec:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.duration_s) or not 0 < self.duration_s <= MAX_DURATION_S:
-            raise InvalidInput(f"duration {self.duration_s} s: give more than 0 and at most {MAX_DURATION_S:g} seconds")
+            raise _wrong(
+                "duration", f"duration {self.duration_s} s: give more than 0 and at most {MAX_DURATION_S:g} seconds"
+            )
         object.__setattr__(self, "fps", frame_rate(self.fps))
         if self.format not in get_args(VideoFormat):
-            raise InvalidInput(f"format {self.format!r}: give {one_of(get_args(VideoFormat))}")
+            raise _wrong("format", f"format {self.format!r}: give {one_of(get_args(VideoFormat))}")
         if not math.isfinite(self.scale) or not 0 < self.scale <= MAX_SCALE:
-            raise InvalidInput(f"scale {self.scale}: give more than 0 and at most {MAX_SCALE:g}")
+            raise _wrong("scale", f"scale {self.scale}: give more than 0 and at most {MAX_SCALE:g}")
         for name, css, side in (("width", self.width, self.picture[0]), ("height", self.height, self.picture[1])):
             shown = f"{name} {css} px" + (f" times {self.scale:g}" if self.scale != 1 else "")
             if not css >= MIN_SIDE_PX or not MIN_SIDE_PX <= side <= MAX_SIDE_PX:
-                raise InvalidInput(f"{shown}: give {MIN_SIDE_PX} to {MAX_SIDE_PX}")
+                raise _wrong(name, f"{shown}: give {MIN_SIDE_PX} to {MAX_SIDE_PX}")
             if abs(css * self.scale - side) > 1e-6:
-                raise InvalidInput(f"{shown} is {css * self.scale:g}, and a picture has whole pixels")
+                raise _wrong(name, f"{shown} is {css * self.scale:g}, and a picture has whole pixels")
             if side % 2 and self.format in _HALVED_COLOURS:
-                raise InvalidInput(
+                raise _wrong(
+                    name,
                     f"{shown} is odd, and {self.format} stores colours for pairs of pixels: "
-                    f"give {side - 1} or {side + 1}"
+                    f"give {side - 1} or {side + 1}",
                 )
         if not 0 <= self.crf <= 51:
-            raise InvalidInput(f"crf {self.crf}: give 0 (lossless) to 51")
+            raise _wrong("crf", f"crf {self.crf}: give 0 (lossless) to 51")
         if self.bitrate_kbps is not None and not 50 <= self.bitrate_kbps <= 500_000:
-            raise InvalidInput(f"bitrate {self.bitrate_kbps} kbit/s: give 50 to 500000")
+            raise _wrong("bitrate_kbps", f"bitrate {self.bitrate_kbps} kbit/s: give 50 to 500000")
         if self.bitrate_kbps is not None and self.format not in _HALVED_COLOURS:
-            raise InvalidInput(f"a bitrate does not apply to {self.format}: leave it out, or choose mp4 or webm")
+            raise _wrong(
+                "bitrate_kbps", f"a bitrate does not apply to {self.format}: leave it out, or choose mp4 or webm"
+            )
         if self.effort not in get_args(Effort):
-            raise InvalidInput(f"effort {self.effort!r}: give {one_of(get_args(Effort))}")
+            raise _wrong("effort", f"effort {self.effort!r}: give {one_of(get_args(Effort))}")
+        if (why := why_not(self.format, fps=self.rate, alpha=False)) is not None:
+            raise _wrong("fps", why)
         if (why := why_not(self.format, fps=self.rate, alpha=self.alpha)) is not None:
-            raise InvalidInput(why)
+            raise _wrong("format", why)
         if self.audio and self.format not in AUDIO_FORMATS:
-            raise InvalidInput(f"{self.format} has no sound: choose {one_of(AUDIO_FORMATS)}, or leave the audio out")
+            raise _wrong(
+                "format", f"{self.format} has no sound: choose {one_of(AUDIO_FORMATS)}, or leave the audio out"
+            )
         if len(self.audio) > MAX_AUDIO_TRACKS:
-            raise InvalidInput(f"{len(self.audio)} audio tracks: give at most {MAX_AUDIO_TRACKS}")
+            raise _wrong("audio", f"{len(self.audio)} audio tracks: give at most {MAX_AUDIO_TRACKS}")
         _check_props(self.props)
 
     @classmethod
@@ -308,11 +322,11 @@ class RenderSpec:
 
 def _check_props(props: str) -> None:
     if len(props.encode()) > MAX_PROPS_BYTES:
-        raise InvalidInput(f"props of {len(props.encode())} bytes: give at most {MAX_PROPS_BYTES}")
+        raise _wrong("props", f"props of {len(props.encode())} bytes: give at most {MAX_PROPS_BYTES}")
     try:
         json.loads(props)
     except ValueError as error:
-        raise InvalidInput(f"props are not JSON ({error}): {props[:80]!r}") from None
+        raise _wrong("props", f"props are not JSON ({error}): {props[:80]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -339,7 +353,7 @@ def fit_size(size: tuple[int, int], *, short_side_px: int, long_side_px: int) ->
     """
     width, height = size
     if width <= 0 or height <= 0 or not 0.1 <= width / height <= 10:
-        raise InvalidInput(f"size {width}x{height}: give two positive sides with an aspect from 1:10 to 10:1")
+        raise _wrong("width", f"size {width}x{height}: give two positive sides with an aspect from 1:10 to 10:1")
     box = (long_side_px, short_side_px) if width >= height else (short_side_px, long_side_px)
     ratio = min(box[0] / width, box[1] / height)
     return max(MIN_SIDE_PX, round(width * ratio / 2) * 2), max(MIN_SIDE_PX, round(height * ratio / 2) * 2)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -31,7 +31,7 @@ from koda_ray.serve.deps import ApiDeps
 from koda_ray.state.keys import bundle_key
 from koda_ray.wire import CreateBatch, CreateRender, PageOptions, Rows
 
-__all__ = ["MAX_PAGE_JSON_BYTES", "Asked", "body_of", "is_json", "requested"]
+__all__ = ["MAX_PAGE_JSON_BYTES", "Asked", "body_of", "is_json", "naming", "requested"]
 
 MAX_PAGE_JSON_BYTES = 2 * 1024 * 1024
 """Limit of what is not the zip: options, and the rows of a batch."""
@@ -81,6 +81,20 @@ def _kind(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+@contextmanager
+def naming(other: str | None = None) -> Generator[None]:
+    """Have what is refused be named as the request names it: as an option of its, or else as ``other``."""
+    try:
+        yield
+    except InvalidInput as error:
+        option = error.context.get("field")
+        if option is not None:
+            error.context["field"] = f"options.{option}"
+        elif other is not None:
+            error.context["field"] = other
+        raise
+
+
 @asynccontextmanager
 async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool = False) -> AsyncGenerator[Asked]:
     """Read a request, and hold what it unpacked for as long as the block runs; ``batch`` says that it must have rows.
@@ -101,12 +115,14 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
         async with request.form(max_files=1, max_fields=4, max_part_size=MAX_PAGE_JSON_BYTES) as form:
             file, text, given = form.get("file"), form.get("options") or "{}", form.get("rows") or "[]"
             if set(form) - names or not isinstance(file, UploadFile) or isinstance(text, UploadFile):
-                raise InvalidInput(_misfit(form, names))
+                raise InvalidInput(_misfit(form, names), context={"field": "file"})
             options = _valid(TypeAdapter(PageOptions), text.encode(), what="options")
             rows = _valid(TypeAdapter(Rows), str(given).encode(), what="rows").root if batch else ()
-            size = await asyncio.to_thread(bundle_bytes, file.file)
+            with naming("file"):
+                size = await asyncio.to_thread(bundle_bytes, file.file)
             async with unpacking.holding(user, size):
-                page = await asyncio.to_thread(unpack_page, file.file, entry=options.entry)
+                with naming("file"):
+                    page = await asyncio.to_thread(unpack_page, file.file, entry=options.entry)
                 yield _asked(deps, page, options, rows)
     elif kind == "application/json":
         sent = await request.body()
@@ -129,7 +145,8 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
                 with (made / "packed.zip").open("rb") as file:
                     async with unpacking.holding(user, await asyncio.to_thread(bundle_bytes, file)):
                         bundle = await asyncio.to_thread(stored_bundle, file, body.bundle)
-                        page = page_of(bundle.files, body.options.entry, what="the bundle")
+                        with naming("bundle"):
+                            page = page_of(bundle.files, body.options.entry, what="the bundle")
                         yield _asked(deps, page, body.options, rows)
     else:
         raise HTTPException(
@@ -140,7 +157,8 @@ async def requested(request: Request, deps: ApiDeps, user: str, *, batch: bool =
 
 
 def _asked(deps: ApiDeps, page: Page, options: PageOptions, rows: tuple[dict[str, JsonValue], ...]) -> Asked:
-    wanted = replace(_job_options(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
+    with naming():
+        wanted = replace(_job_options(options, page), ready_timeout_s=deps.settings.page_ready_timeout_s)
     return Asked(page=page, options=wanted, rows=rows)
 
 
@@ -194,11 +212,16 @@ def _unknown(adapter: TypeAdapter[T], place: tuple[int | str, ...]) -> str:
 
 def _job_options(options: PageOptions, page: Page) -> JobOptions:
     if (options.width is None) != (options.height is None):
-        given = "width" if options.height is None else "height"
-        raise InvalidInput(f"{given} is given alone: give both width and height, or neither")
-    for sound in options.audio:
+        given, lacking = ("width", "height") if options.height is None else ("height", "width")
+        raise InvalidInput(
+            f"{given} is given alone: give both width and height, or neither", context={"field": lacking}
+        )
+    for index, sound in enumerate(options.audio):
         if sound.path not in page.bundle.files:
-            raise InvalidInput(f"audio {sound.path!r} is not in the bundle: put the file into the zip")
+            raise InvalidInput(
+                f"audio {sound.path!r} is not in the bundle: put the file into the zip",
+                context={"field": f"audio.{index}.path"},
+            )
     size = None if options.width is None or options.height is None else (options.width, options.height)
     props = json.dumps(options.props)
     return JobOptions(

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from koda_ray.errors import KodaError
+from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["PROBLEM_TYPE", "READ", "USED", "error_response", "install", "problem_of", "problem_response", "responses"]
 
@@ -117,12 +118,19 @@ def error_response(error: KodaError, path: str) -> JSONResponse:
     status = 507 if error.code == "DISK_FULL" else error.status
     if status >= 500:
         _log.warning("request failed", path=_logged(path), code=error.code, status=status)
-    return problem_response(
-        problem_of(
-            status, error.code, detail=error.message, instance=path, retryable=error.retryable, context=error.context
-        ),
-        _headers(error, status),
+    problem = problem_of(
+        status, error.code, detail=error.message, instance=path, retryable=error.retryable, context=error.context
     )
+    return problem_response(problem.model_copy(update={"fields": _named(error)}), _headers(error, status))
+
+
+def _named(error: KodaError) -> tuple[ProblemField, ...]:
+    """Return the value that an error is about, where it says which: `context` has it, in this package's names."""
+    named = error.context.get("field")
+    if not isinstance(error, InvalidInput) or not isinstance(named, str):
+        return ()
+    field = ".".join(to_camel(part) for part in named.split("."))
+    return (ProblemField(field=field, problem=error.message.removeprefix(f"{field}: ")),)
 
 
 def _logged(path: str) -> str:
@@ -142,7 +150,8 @@ def _headers(error: KodaError, status: int) -> dict[str, str] | None:
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    fields = [_field(item) for item in error.errors()]
+    wrong = error.errors()
+    fields = [_field(item) for item in wrong if not _is_of_its_parts(item, wrong)]
     return problem_response(
         problem_of(
             422,
@@ -150,6 +159,14 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
             detail="; ".join(f"{field.field}: {field.problem}" for field in fields) or "the request is not valid",
             instance=request.url.path,
         ).model_copy(update={"fields": tuple(fields)})
+    )
+
+
+def _is_of_its_parts(item: dict[str, Any], wrong: Sequence[dict[str, Any]]) -> bool:
+    """Whether a list is said to be too short only since what is wrong in it does not count."""
+    place = item["loc"]
+    return item["type"] == "too_short" and any(
+        len(each["loc"]) > len(place) and each["loc"][: len(place)] == place for each in wrong
     )
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from koda_ray.errors import Conflict
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import ApiKeyRecord, AssetRecord
-from koda_ray.state.refusals import attached, no_such, too_many_assets
+from koda_ray.state.records import ApiKeyRecord, AssetRecord, SessionRecord
+from koda_ray.state.refusals import attached, no_such, of_another, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
-from koda_ray.types import now
+from koda_ray.types import NodeState, now
 
-__all__ = ["JsonAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets", "is_of_seen"]
+__all__ = ["JsonAccounts", "copy_assets", "count_stored", "ensure_project", "ensure_user", "give_assets", "is_of_seen"]
 
 
 class JsonAccounts:
@@ -215,8 +214,26 @@ def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, 
         if row is None or row["user_id"] != words(user_id):
             raise no_such("asset", asset_id)
         if row["session_id"] not in (None, words(session_id)):
-            raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
+            raise of_another(asset_id)
         change.set("assets", asset_id, {"session_id": words(session_id)})
+
+
+def copy_assets(change: Transaction, copies: Mapping[str, str], state: NodeState) -> None:
+    """Give a take new rows of files that no session has, or other takes of its group; their ids by those of the rows.
+
+    Raises:
+        NotFound: One of the assets is not there or another user's.
+        Conflict: One of them belongs to a session that is no take of the group.
+    """
+    for asset_id, source in copies.items():
+        row = change.tables.get("assets", source)
+        if row is None or row["user_id"] != words(state.user_id) or not is_of_seen(change.tables, row):
+            raise no_such("asset", source)
+        if row["session_id"] is not None:
+            held = decode(SessionRecord, change.tables.get("sessions", str(row["session_id"])) or {})
+            if state.group is None or held.state.group != state.group:
+                raise of_another(source)
+        change.put("assets", {**row, "id": words(asset_id), "session_id": words(state.session_id)})
 
 
 def count_stored(tables: Tables, user_id: str) -> int:

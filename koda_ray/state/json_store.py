@@ -8,7 +8,7 @@ survives what a kill or a power cut leaves of it (`json_log`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NoReturn, cast
@@ -19,7 +19,7 @@ from koda_ray.errors import Conflict, InvalidInput
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.content import after_removal
 from koda_ray.state.inbox import is_awake, superseded
-from koda_ray.state.json_accounts import JsonAccounts, ensure_project, give_assets
+from koda_ray.state.json_accounts import JsonAccounts, copy_assets, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
 from koda_ray.state.json_census import JsonCensus
 from koda_ray.state.json_charges import JsonCharges, remove_charges
@@ -140,6 +140,7 @@ class JSONStore(
         key: str,
         body: dict[str, JsonValue],
         quota: SessionQuota | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, session_id, trace = body_hash(body), state.session_id, trace_parent()
@@ -182,7 +183,9 @@ class JSONStore(
                 "state": state.model_dump(mode="json", by_alias=True),
             }
             put_events(change, state.user_id, number(session_id, 1, 0, [NewEvent(type="state_change", data=data)]))
-            if state.asset_ids:
+            if copies:
+                copy_assets(change, copies, state)
+            elif state.asset_ids:
                 give_assets(change, state.asset_ids, user_id=state.user_id, session_id=session_id)
             if quota is not None:
                 check_sessions(quota, quota_used(change.tables, state.user_id))

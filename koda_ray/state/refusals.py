@@ -15,6 +15,7 @@ __all__ = [
     "check_sessions",
     "check_stored",
     "no_such",
+    "of_another",
     "replaced",
     "too_many",
     "too_many_assets",
@@ -176,6 +177,11 @@ def too_many_assets(*, most: int, most_bytes: int, size: int) -> LimitReached:
         setting="KODA_USER_ASSETS",
         way_out="delete some (`koda asset remove`), or sessions that have some",
     )
+
+
+def of_another(asset_id: str) -> Conflict:
+    """Refuse to give a session what another one works with: its files would change under that."""
+    return Conflict(f"asset {asset_id} belongs to another session; upload the file again")
 
 
 def attached(asset_id: str, session_id: str) -> Conflict:

@@ -8,7 +8,7 @@ order in which they were given.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from koda_ray.state.refusals import (
     was_deleted,
 )
 from koda_ray.state.rows import body_hash, columns, number, session
-from koda_ray.state.sql_accounts import SqlAccounts, ensure_project, give_assets
+from koda_ray.state.sql_accounts import SqlAccounts, copy_assets, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
@@ -183,6 +183,7 @@ class SqlStore(
         key: str,
         body: dict[str, JsonValue],
         quota: SessionQuota | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first event, its user and its project, and give it the assets that it names."""
         digest, trace = body_hash(body), trace_parent()
@@ -219,7 +220,9 @@ class SqlStore(
                 }
                 first = NewEvent(type="state_change", data=data)
                 add_events(connection, state.user_id, number(state.session_id, 1, 0, [first]))
-                if state.asset_ids:
+                if copies:
+                    copy_assets(connection, copies, state)
+                elif state.asset_ids:
                     give_assets(connection, state.asset_ids, user_id=state.user_id, session_id=state.session_id)
                 if quota is not None:
                     check_sessions(quota, quota_used(connection, state.user_id, quota))

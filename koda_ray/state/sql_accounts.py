@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, or_, select, update
 
-from koda_ray.errors import Conflict
 from koda_ray.state import schema
 from koda_ray.state.database import Database
 from koda_ray.state.records import ApiKeyRecord, AssetRecord
-from koda_ray.state.refusals import attached, no_such, too_many_assets
+from koda_ray.state.refusals import attached, no_such, of_another, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.sql_content import take_turn
-from koda_ray.types import now
+from koda_ray.types import NodeState, now
 
-__all__ = ["SqlAccounts", "count_stored", "ensure_project", "ensure_user", "give_assets"]
+__all__ = ["SqlAccounts", "copy_assets", "count_stored", "ensure_project", "ensure_user", "give_assets"]
 
 _A = schema.assets.c
 _K = schema.api_keys.c
@@ -199,8 +199,32 @@ def give_assets(connection: Connection, asset_ids: Sequence[str], *, user_id: st
         if asset is None:
             raise no_such("asset", asset_id)
         if asset.session_id not in (None, session_id):
-            raise Conflict(f"asset {asset_id} belongs to another session; upload the file again")
+            raise of_another(asset_id)
     connection.execute(update(schema.assets).where(_A.id.in_(asset_ids)).values(session_id=session_id))
+
+
+def copy_assets(connection: Connection, copies: Mapping[str, str], state: NodeState) -> None:
+    """Give a take new rows of files that no session has, or other takes of its group; their ids by those of the rows.
+
+    Raises:
+        NotFound: One of the assets is not there or another user's.
+        Conflict: One of them belongs to a session that is no take of the group.
+    """
+    sessions = schema.sessions.c
+    query = select(schema.assets, sessions.take_group).outerjoin(schema.sessions, sessions.id == _A.session_id)
+    is_seen = or_(_A.session_id.is_(None), schema.IS_SEEN)
+    mine = query.where(_A.id.in_(copies.values()), _A.user_id == state.user_id, is_seen)
+    found = {row.id: row for row in connection.execute(mine)}
+    rows: list[dict[str, object]] = []
+    for asset_id, source in copies.items():
+        row = found.get(source)
+        if row is None:
+            raise no_such("asset", source)
+        asset = record(AssetRecord, row)
+        if asset.session_id is not None and (state.group is None or row.take_group != state.group):
+            raise of_another(source)
+        rows.append(columns(replace(asset, id=asset_id, session_id=state.session_id)))
+    connection.execute(insert(schema.assets), rows)
 
 
 def ensure_user(database: Database, connection: Connection, user_id: str) -> None:

@@ -8,7 +8,7 @@ the events that announce it are seen together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -131,10 +131,19 @@ class Store(
         key: str,
         body: dict[str, JsonValue],
         quota: SessionQuota | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> tuple[SessionRecord, bool]:
         """Insert a session with its first ``state_change`` event, and give it the assets that its state names.
 
         All in one transaction: whoever finds the row and what it owes finds its files too.
+
+        Args:
+            state: What it begins with.
+            key: The idempotency key.
+            body: What was asked for.
+            quota: What its user may have.
+            copies: The ids of all its assets, where each is to be a new row of the file of another one, by that one's
+                id: of an asset that no session has, or one of the same group of takes.
 
         Returns:
             The row, and whether this call made it. The same ``key`` of the same user with the same body returns the
@@ -142,8 +151,8 @@ class Store(
 
         Raises:
             NotFound: One of the assets is not there or another user's; nothing was made.
-            Conflict: The key, or one of the assets, belongs to another session, or what the key made was deleted;
-                nothing was made.
+            Conflict: The key, or one of the assets, belongs to another session (where it is copied, to one that is no
+                take of the same group), or what the key made was deleted; nothing was made.
             LimitReached: With it, the user would have more than ``quota``, or has stored as much already; nothing was
                 made. It holds however many are made at once.
         """

@@ -101,9 +101,9 @@ class CreateSession(Model):
 
 
 class CreateTakes(CreateSession):
-    """A prompt to make several videos from that a person chooses between; no files go with it, and no take of options.
+    """A prompt to make several videos from that a person chooses between; no take of options goes with it.
 
-    ``takes`` says how many.
+    ``takes`` says how many; each of them has all the files.
     """
 
     takes: int = Field(ge=2, le=MAX_TAKES)

@@ -14,6 +14,7 @@ from PIL import Image
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, InvalidInput, LimitReached, NotFound
 from koda_ray.serve.uploads import SNIFF_BYTES, check_type, clean_name, sniff
+from koda_ray.wire import CreateTakes
 
 from .test_sessions import PROMPT
 from .world import World, world
@@ -205,6 +206,47 @@ async def test_a_repeat_with_an_asset_is_still_a_repeat(koda: World, client: Kod
     asset = await client.upload(file)
     first = await client.create(PROMPT, asset_ids=(asset.id,), key="k")
     assert await client.create(PROMPT, asset_ids=(asset.id,), key="k") == first
+
+
+async def test_each_of_several_takes_has_the_file_that_was_uploaded_once(
+    koda: World, client: KodaClient, tmp_path: Path
+) -> None:
+    koda.directory.hold = {"analyze"}
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    asset, other = await client.upload(file), await client.upload(file)
+    asked = CreateTakes(prompt=PROMPT, takes=3, asset_ids=(asset.id, other.id))
+    made = await client.create_takes(asked, key="k")
+    assert await client.create_takes(asked, key="k") == made
+    takes = [each.session_id for each in made.sessions]
+    ids: set[str] = set()
+    for session_id in takes:
+        held = (await client.assets(session_id)).assets
+        assert (await client.session(session_id)).state.asset_ids == tuple(each.id for each in held)
+        assert {(each.name, each.sha256) for each in held} == {(asset.name, asset.sha256)}
+        ids |= {each.id for each in held}
+    assert len(ids) == 6 and [each.id for each in (await client.assets(takes[0])).assets] == [asset.id, other.id]
+    rows = [await koda.store.get_asset(each, user_id="local") for each in sorted(ids)]
+    assert len({row.key for row in rows}) == 2, "each is stored once"
+    await client.delete(takes[0])
+    for session_id in takes[1:]:
+        for each in (await client.assets(session_id)).assets:
+            assert await client.download_asset(each.id, tmp_path / "back.png") == asset.size_bytes
+
+
+async def test_takes_of_a_file_that_is_not_there_or_anothers_are_not_made(
+    koda: World, client: KodaClient, tmp_path: Path
+) -> None:
+    koda.directory.hold = {"analyze"}
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    loose, held = await client.upload(file), await client.upload(file)
+    await client.create(PROMPT, asset_ids=(held.id,))
+    for wrong, error in (("ast_unknown", NotFound), (held.id, Conflict)):
+        with pytest.raises(error, match=wrong):
+            await client.create_takes(CreateTakes(prompt=PROMPT, takes=2, asset_ids=(loose.id, wrong)))
+    assert len((await client.sessions()).sessions) == 1
+    assert (await client.asset(loose.id)).session_id is None
 
 
 async def test_an_upload_for_a_session_that_exists(koda: World, client: KodaClient, tmp_path: Path) -> None:

@@ -135,6 +135,23 @@ async def test_where_a_row_cannot_be_rendered_none_is(
     assert await koda.store.list_jobs(user_id="local") == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "options", "field"),
+    [
+        ([], {}, "rows"),
+        ([{}, 7], {}, "rows.1"),
+        ([{}, {"text": "x" * (1024 * 1024)}], {}, "rows.1"),
+        ([{}], {"duration": -1}, "options.duration"),
+        ([{}], {"props": {"a": 1}}, "options.props"),
+    ],
+)
+async def test_what_is_refused_of_a_batch_names_the_row_or_the_option(
+    http: httpx.AsyncClient, rows: object, options: dict[str, object], field: str
+) -> None:
+    (named,) = (await send(http, rows, **options)).json()["fields"]
+    assert named["field"] == field
+
+
 @pytest.mark.full
 async def test_what_is_too_large_or_of_another_kind_is_refused(koda: World, http: httpx.AsyncClient) -> None:
     refused = await send(http, [{"text": "x" * (2 * 1024 * 1024)}])

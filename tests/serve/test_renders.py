@@ -383,6 +383,37 @@ async def test_what_cannot_be_rendered_is_refused_at_once(
     assert await koda.store.list_jobs(user_id="local") == []
 
 
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"duration": 0}, "options.duration"),
+        ({"preset": "tiktok", "duration": 181}, "options.duration"),
+        ({"fps": "soon"}, "options.fps"),
+        ({"format": "gif", "fps": 60}, "options.fps"),
+        ({"format": "mp4", "alpha": True}, "options.format"),
+        ({"width": 320}, "options.height"),
+        ({"width": 320, "height": 181}, "options.height"),
+        ({"width": "wide"}, "options.width"),
+        ({"preset": "vhs"}, "options.preset"),
+        ({"bitrateKbps": 1}, "options.bitrateKbps"),
+        ({"audio": [{"path": "no.mp3"}]}, "options.audio.0.path"),
+        ({"entry": "other.html"}, "options.entry"),
+    ],
+)
+async def test_what_is_refused_of_a_page_names_the_option(
+    http: httpx.AsyncClient, options: dict[str, object], field: str
+) -> None:
+    refused = (await post(http, **{**({"duration": 1.0} if "width" not in options else {}), **options})).json()
+    (named,) = refused["fields"]
+    assert named["field"] == field and named["problem"] in refused["detail"]
+
+
+async def test_what_is_wrong_with_a_zip_is_said_of_the_file(http: httpx.AsyncClient) -> None:
+    for data in (b"not a zip", zipped({"../evil.html": "x"}), zipped({"readme.txt": "x"})):
+        (named,) = (await post(http, data, **SMALL)).json()["fields"]
+        assert named["field"] == "file"
+
+
 async def test_uploads_are_held_to_limits(koda: World, http: httpx.AsyncClient) -> None:
     for data, status, code in [
         (b"not a zip", 422, "INVALID_INPUT"),

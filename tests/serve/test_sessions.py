@@ -5,7 +5,7 @@ import io
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -105,9 +105,10 @@ async def test_whoever_finds_the_new_session_finds_its_picture(
         key: str,
         body: dict[str, JsonValue],
         quota: SessionQuota | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> tuple[SessionRecord, bool]:
         """What a janitor finds in the moment in which the row is there."""
-        made = await usual(state, key=key, body=body, quota=quota)
+        made = await usual(state, key=key, body=body, quota=quota, copies=copies)
         janitor = SqlStore(koda.settings.database_path)
         await janitor.open()
         for work in await janitor.owed(now(), limit=10):
@@ -293,6 +294,32 @@ async def test_a_bad_value_is_named(http: httpx.AsyncClient, body: dict[str, obj
     assert [entry["field"] for entry in document["fields"]] == [field]
     assert problem in document["detail"]
     assert len(document["detail"]) < 400
+
+
+async def test_what_a_session_refuses_names_its_field_too(
+    koda: World, client: KodaClient, http: httpx.AsyncClient
+) -> None:
+    session_id = (await client.create(PROMPT)).session_id
+    await until(client, session_id, "question")
+
+    async def refused(name: str, body: dict[str, object]) -> tuple[str, str]:
+        (named,) = (await http.post(f"/v1/sessions/{session_id}/{name}", json=body)).json()["fields"]
+        return named["field"], named["problem"]
+
+    assert await refused("answer", {"text": " "}) == (
+        "text",
+        "the answer is empty; say something like 'playful, with soft colours' (it is ' ')",
+    )
+    field, problem = await refused("answer", {"optionId": "none"})
+    assert field == "optionId" and problem.startswith("no option 'none'; the options are: ")
+    assert (await refused("budget", {"tokens": -5}))[0] == "tokens"
+    assert (await refused("permissions", {"rules": [{"decision": "deny", "tool": "x" * 201}]}))[0] == "rules.0.tool"
+    assert await refused("plan", {"scenes": [{"scene": 1, "title": ""}]}) == (
+        "scenes.0.title",
+        "String should have at least 1 character (it is '')",
+    )
+    response = await http.post(f"/v1/sessions/{session_id}/accept")
+    assert response.status_code == 409 and response.json()["fields"] == []
 
 
 async def test_twenty_thousand_characters_are_taken(client: KodaClient) -> None:

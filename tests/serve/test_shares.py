@@ -222,7 +222,11 @@ async def test_comments_are_plain_text_for_the_owner_alone(
     assert "slower" not in (await anybody.get(at(made))).text
     wrong = [{}, {"text": " "}, {"text": "x" * (MAX_COMMENT_CHARS + 1)}, {"text": "x", "at": -1}, {"text": "\x1b"}]
     for body in wrong:
-        assert (await anybody.post(f"{at(made)}/comments", json=body)).status_code == 422, body
+        refused = await anybody.post(f"{at(made)}/comments", json=body)
+        assert refused.status_code == 422, body
+        (named,) = refused.json()["fields"]
+        assert named["field"] in ("text", "at") and named["problem"]
+    assert named["problem"] == "there is nothing in it that can be read"
     large = await anybody.post(f"{at(made)}/comments", json={"text": "x" * 40_000})
     assert large.status_code == 413
     emoji = await anybody.post(f"{at(made)}/comments", json={"text": "🎬" * MAX_COMMENT_CHARS})

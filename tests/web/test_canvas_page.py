@@ -80,6 +80,30 @@ async def begun(page: Page, words: str = "A ball that bounces") -> None:
     await page.get_by_role("radio", name="Playful").check()
 
 
+async def test_what_is_wrong_in_a_node_is_said_where_it_was_typed(koda: World, browser: Browser) -> None:
+    async with looking(browser, f"{koda.url}/c/") as page:
+        await wide(page)
+        await page.get_by_role("button", name="Add: Animation").click()
+        film = node(page, "Animation Generator")
+        prompt, length = film.get_by_role("textbox", name="What should move"), film.get_by_label("Length, s")
+        await prompt.fill("A ball")
+        await film.get_by_text("Length, shape, size").click()
+        await length.fill("301")
+        await film.get_by_text("301 s").click()
+        await expect(length).to_be_hidden()
+        await film.get_by_role("button", name="Make it").click()
+        await expect(length).to_be_focused()
+        await expect(length).to_have_accessible_description("Input should be less than or equal to 300 (it is 301)")
+        await expect(film.locator("[aria-invalid=true]")).to_have_count(1)
+        await expect(prompt).to_have_value("A ball")
+        await length.fill("5")
+        await expect(film.get_by_role("alert")).to_have_count(0)
+        await film.get_by_role("button", name="Make it").click()
+        await expect(node(page, "A ball")).to_be_visible()
+    (row,) = await koda.store.list_sessions("local")
+    assert row.state.options.duration == 5
+
+
 async def test_words_and_a_style_become_a_video_and_a_reload_keeps_everything(koda: World, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         await wide(page)

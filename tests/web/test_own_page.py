@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -36,13 +37,30 @@ async def test_a_page_alone_is_rendered_and_what_is_wrong_is_said_there(
         await dialog.get_by_label("Frames each second").fill("10")
         await dialog.get_by_label("Length").fill("1")
         await dialog.get_by_role("button", name="Render", exact=True).click()
-        await expect(dialog.get_by_role("alert")).to_contain_text("height")
+        height, other = dialog.get_by_label("Height"), dialog.get_by_label("As JSON")
+        await expect(height).to_be_focused()
+        await expect(height).to_have_accessible_description(
+            "width is given alone: give both width and height, or neither"
+        )
+        await expect(dialog.locator("[aria-invalid=true]")).to_have_count(1)
+        await expect(dialog.get_by_label("Width")).to_have_value("160")
         await on_every_screen(page)
-        await dialog.get_by_label("Height").fill("90")
-        await dialog.get_by_text("Other options").click()
-        await dialog.get_by_label("As JSON").fill('{"colour": "red"}')
+        await height.fill("91")
         await dialog.get_by_role("button", name="Render", exact=True).click()
-        await expect(dialog.get_by_role("alert")).to_contain_text("colour")
+        await expect(dialog.get_by_role("alert")).to_contain_text("height 91 px is odd")
+        await expect(height).to_be_focused()
+        await height.fill("90")
+        await dialog.get_by_text("Other options").click()
+        await other.fill('{"colour": "red"}')
+        await dialog.get_by_text("Other options").click()
+        await expect(other).to_be_hidden()
+        await dialog.get_by_role("button", name="Render", exact=True).click()
+        await expect(other).to_be_focused()
+        await expect(other).to_have_accessible_description(re.compile("colour: there is no such field"))
+        await expect(other).to_have_value('{"colour": "red"}')
+        await other.fill("{")
+        await dialog.get_by_role("button", name="Render", exact=True).click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("not JSON")
         await dialog.get_by_label("As JSON").fill('{"props": {"name": "Ada"}}')
         await dialog.get_by_label("Format").select_option("webm")
         await page.keyboard.press("Tab")
@@ -71,7 +89,9 @@ async def test_a_zip_is_rendered_for_each_row_of_a_file(koda: World, browser: Br
         await dialog.get_by_label("Length").fill("1")
         await dialog.locator("input[type=file]").last.set_input_files(tmp_path / "rows.json")
         await dialog.get_by_role("button", name="Render", exact=True).click()
-        await expect(dialog.get_by_role("alert")).to_contain_text("rows")
+        rows_file = dialog.get_by_role("button", name="Choose JSON or CSV")
+        await expect(rows_file).to_be_focused()
+        await expect(rows_file).to_have_accessible_description("0: Input should be an object (it is 'Ada')")
         await dialog.locator("input[type=file]").last.set_input_files(tmp_path / "rows.csv")
         await dialog.get_by_role("button", name="Render", exact=True).click()
         await expect(dialog).to_have_count(0)

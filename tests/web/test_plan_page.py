@@ -48,6 +48,18 @@ async def test_scenes_are_edited_and_made_as_they_are_then(koda: World, browser:
         await page.get_by_label("Seconds of scene 3").fill("0.4")
         await page.keyboard.press("Enter")  # what the server says of it stands beside it, and what was typed stays
         await expect(page.get_by_role("alert")).to_contain_text("scene 3 lasts 0.4 s; a scene needs at least 1.5 s")
+        await expect(page.get_by_label("Seconds of scene 3")).to_be_focused()
+        await expect(page.get_by_label("Seconds of scene 3")).to_have_attribute("aria-invalid", "true")
+        await axes.on_every_screen(page)
+        await page.get_by_role("button", name="Earlier: Rest").click()  # what was said goes with its scene
+        await expect(page.get_by_label("Seconds of scene 2")).to_have_attribute("aria-invalid", "true")
+        await page.get_by_role("button", name="Later: Rest").click()
+        await page.get_by_label("Title of scene 1").fill("x" * 201)
+        await page.get_by_label("Seconds of scene 3").fill("1.5")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_label("Title of scene 1")).to_be_focused()
+        await expect(page.get_by_role("alert")).to_have_text("String should have at most 200 characters (it has 201)")
+        await page.get_by_label("Title of scene 1").fill("Bounce")
         await expect(page.get_by_label("Title of scene 2")).to_have_value("Fall")
         await page.get_by_label("Seconds of scene 3").fill("1.5")
         await page.get_by_role("button", name="Save the scenes").dblclick()

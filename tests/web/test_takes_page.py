@@ -47,16 +47,22 @@ async def test_takes_are_made_beside_each_other_and_one_goes_on(koda: World, bro
         assert sum(each.type == "state_change" and each.data["owes"] == "execute" for each in told) == 1
 
 
-async def test_files_do_not_go_with_takes_and_that_is_said_where_it_was_typed(koda: World, browser: Browser) -> None:
+async def test_a_file_that_is_brought_once_goes_with_each_take(koda: World, browser: Browser) -> None:
+    koda.directory.hold = {"analyze"}
     async with looking(browser, koda.url) as page:
         png = {"name": "logo.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n" + bytes(64)}
         await page.locator("input[type=file]").set_input_files(png)  # type: ignore[arg-type]
         await page.get_by_label("Takes").select_option("2 takes")
         await page.get_by_role("textbox", name="What should move").fill("A ball")
         await page.get_by_role("button", name="Make it").click()
-        await expect(page.get_by_role("alert")).to_contain_text("files belong to one session")
-        await expect(page.get_by_role("textbox", name="What should move")).to_have_value("A ball")
-    assert await koda.store.list_sessions("local") == []
+        await page.wait_for_url("**/t/grp_*")
+        await expect(page.get_by_role("list", name="Takes").get_by_role("listitem")).to_have_count(2)
+        rows = await koda.store.list_sessions("local")
+        held = [asset for row in rows for asset in await koda.store.assets(user_id="local", session_id=row.id)]
+        assert [asset.name for asset in held] == ["logo.png"] * 2 and len({asset.key for asset in held}) == 1
+        await page.goto(f"{koda.url}/s/{rows[0].id}")
+        await page.get_by_role("button", name="This session").click()
+        await expect(page.get_by_role("list", name="What went along").get_by_role("link")).to_have_text("logo.png")
 
 
 async def test_takes_are_played_by_one_clock_and_where_each_is_is_said(

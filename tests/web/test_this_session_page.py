@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import Browser, Page, expect
 
@@ -43,6 +45,14 @@ async def test_what_was_used_is_seen_and_limits_are_set(koda: World, browser: Br
         await dialog.get_by_label("Tokens").fill("-1")
         await page.keyboard.press("Enter")
         await expect(dialog.get_by_role("alert")).to_contain_text("greater than or equal to 0")
+        await dialog.get_by_label("Warn from").fill("soon")
+        await dialog.get_by_role("button", name="Set them").click()
+        tokens, warn = dialog.get_by_label("Tokens"), dialog.get_by_label("Warn from")
+        await expect(tokens).to_be_focused()
+        await expect(tokens).to_have_accessible_description("Input should be greater than or equal to 0 (it is -1)")
+        await expect(warn).to_have_accessible_description(re.compile("Input should be a valid number"))
+        await expect(warn).to_have_value("soon")
+        await on_every_screen(page)
         await dialog.get_by_label("Tokens").fill("1000")
         await dialog.get_by_label("Warn from").fill("20")
         await dialog.get_by_role("button", name="Set them").click()
@@ -53,7 +63,7 @@ async def test_what_was_used_is_seen_and_limits_are_set(koda: World, browser: Br
         await expect(dialog.get_by_role("alert")).to_contain_text("the budget is empty")
         await on_every_screen(page)
         assert (await koda.store.get_session(session_id)).state.budget == Budget(tokens=1000, warn_at=0.2)
-        await dialog.get_by_role("spinbutton", name="Tokens").fill("")
+        await dialog.get_by_role("textbox", name="Tokens").fill("")
         await dialog.get_by_role("button", name="Set them").click()
         await expect(dialog.get_by_role("listitem").filter(has_text="Tokens")).to_contain_text("300 · no limit")
     assert (await koda.store.get_session(session_id)).state.budget == Budget(warn_at=0.2)
@@ -80,6 +90,7 @@ async def test_what_agents_may_do_is_said_by_keyboard(koda: World, browser: Brow
         await dialog.get_by_role("button", name="Add the rule").click()
         await dialog.get_by_role("button", name="Set it").click()
         await expect(dialog.get_by_role("alert")).to_contain_text("at most 200 characters")
+        await expect(dialog.get_by_role("button", name="Remove the rule Always")).to_be_focused()
         await dialog.get_by_role("button", name="Remove the rule Always").click()
         await expect(dialog.get_by_text("One rule")).to_be_focused()
         await dialog.get_by_role("button", name="Set it").click()

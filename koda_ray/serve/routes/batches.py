@@ -129,14 +129,18 @@ async def _recorded(
 def _requests(asked: Asked, bundle: str) -> list[dict[str, JsonValue]]:
     """Return what each render's row says of what is wanted; raises InvalidInput with the row that cannot be."""
     if json.loads(asked.options.props):
-        raise InvalidInput("options.props: a batch has its data in rows; leave props out")
+        raise InvalidInput(
+            "options.props: a batch has its data in rows; leave props out", context={"field": "options.props"}
+        )
     requests: list[dict[str, JsonValue]] = []
     for index, row in enumerate(asked.rows, 1):
         options = replace(asked.options, props=json.dumps(row))
         try:
             check_options(options, bundle=bundle, entry=asked.page.entry)
         except InvalidInput as error:
-            raise InvalidInput(f"row {index}: {error.message}", context={"row": index}) from None
+            option = error.context.get("field")
+            field = f"rows.{index - 1}" if option in (None, "props") else f"options.{option}"
+            raise InvalidInput(f"row {index}: {error.message}", context={"field": field, "row": index}) from None
         requests.append(row_spec(bundle=bundle, entry=asked.page.entry, options=options))
     return requests
 

@@ -26,7 +26,7 @@ from koda_ray.serve.context import Deps, Following, IdempotencyKey, User, backgr
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import renders_found
 from koda_ray.serve.media import REDIRECTED, Representation, blob_response
-from koda_ray.serve.page_requests import body_of, requested
+from koda_ray.serve.page_requests import body_of, naming, requested
 from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.events import Start, Wanted, sse
@@ -83,7 +83,8 @@ async def create_render(
         page, options = asked.page, asked.options
         bundle = await store_bundle(deps.storage, user, page.bundle, hold=count_storing(deps, user))
         # what can be refused without opening the page is refused now
-        check_options(options, bundle=bundle, entry=page.entry)
+        with naming():
+            check_options(options, bundle=bundle, entry=page.entry)
         wanted = row_spec(bundle=bundle, entry=page.entry, options=options)
         row = new_render(user, default_project(user), key=key, wanted=wanted, options=options)
         job = await deps.store.create_job(row, quota=render_quota(deps.settings))

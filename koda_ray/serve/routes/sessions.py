@@ -79,6 +79,8 @@ async def begun(
         for _, model in deps.settings.models:
             deps.settings.prices.need(model)
     session_id = new_id("ses")
+    # the first take has the files themselves, and each other one the same files under ids of its own
+    copies = {new_id("ast"): each for each in dict.fromkeys(body.asset_ids)} if take is not None and take > 1 else {}
     state = NodeState(
         # one number for both: whoever knows a node knows its session
         node_id=node_of(session_id),
@@ -90,7 +92,7 @@ async def begun(
         style=body.style,
         options=body.options if take is None else body.options.model_copy(update={"take": take}),
         render=body.render,
-        asset_ids=body.asset_ids,
+        asset_ids=tuple(copies) or body.asset_ids,
         permissions=body.permissions,
         budget=body.budget,
         group=group,
@@ -101,6 +103,7 @@ async def begun(
         key=key,
         body=asked if take is None else {**asked, "take": take},
         quota=session_quota(deps.settings, more=more),
+        copies=copies,
     )
     return row
 

@@ -26,15 +26,11 @@ router = APIRouter(prefix="/v1/takes", tags=["sessions"])
 async def create_takes(
     body: CreateTakes, user: User, key: IdempotencyKey, deps: Deps, request: Request
 ) -> TakesCreated:
-    """Record 2 to 4 sessions, each of which looks different, and let their agents begin.
+    """Record 2 to 4 sessions, each of which looks different, and let their agents begin. Each has all the files.
 
     They are listed by `GET /v1/sessions?group=...`. Where a limit leaves no room for all of them, none is made. Where
     others took that room in between, those before are there; the same request with the same key makes the rest later.
     """
-    if body.asset_ids:
-        raise InvalidInput(
-            "files belong to one session: leave them out, or make one take", context={"field": "assetIds"}
-        )
     if body.options.take is not None:
         raise InvalidInput("say takes, not options.take, where several are made", context={"field": "options.take"})
     group = group_name(user, key)

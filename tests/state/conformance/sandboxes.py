@@ -9,9 +9,9 @@ import re
 import pytest
 
 from koda_ray.errors import Conflict, NotFound
-from koda_ray.state.records import Batch
+from koda_ray.state.records import Batch, SessionRecord
 from koda_ray.state.store import Store
-from koda_ray.types import now
+from koda_ray.types import new_id, now
 from tests.state import records
 from tests.state.conformance.connecting import Connect
 from tests.state.records import SOON, active_session, new_session
@@ -44,6 +44,39 @@ class SandboxRowConformance:
         assert await store.list_sessions("bob") == []
         assert [row.id for row in await store.list_sessions("ann")] == [made.id]
         assert (await store.get_asset(ids[2], user_id="ann")).session_id is None
+
+    async def test_takes_of_a_group_have_rows_of_their_own_of_the_same_files(self, store: Store) -> None:
+        assets = [records.asset() for _ in range(2)]
+        for asset in assets:
+            await store.add_asset(asset)
+
+        async def take(group: str | None, sources: list[str], user: str = "ann") -> SessionRecord:
+            copies = {new_id("ast"): source for source in sources}
+            state = records.state(user, group=group, asset_ids=tuple(copies))
+            return (await store.create_session(state, key=new_id("cmd"), body={}, copies=copies))[0]
+
+        ids = [asset.id for asset in assets]
+        first = await new_session(store, group="grp_1", asset_ids=tuple(ids))
+        second = await take("grp_1", ids)
+        copied = await store.assets(user_id="ann", session_id=second.id)
+        assert [each.id for each in copied] == list(second.state.asset_ids)
+        assert not {*ids} & {*second.state.asset_ids}
+        assert [dataclasses.replace(each, id="", session_id=None) for each in copied] == [
+            dataclasses.replace(each, id="", session_id=None) for each in assets
+        ]
+        assert await store.named_keys(first.id) == {asset.key: True for asset in assets}
+        for group in ("grp_2", None):
+            with pytest.raises(Conflict, match=ids[0]):
+                await take(group, ids)
+        for user, sources in (("ann", [ids[0], "ast_none"]), ("bob", ids)):
+            with pytest.raises(NotFound, match=sources[-1] if user == "ann" else ids[0]):
+                await take("grp_1", sources, user)
+        assert {row.id for row in await store.list_sessions("ann")} == {first.id, second.id}
+        loose = records.asset()
+        await store.add_asset(loose)
+        third = await take(None, [loose.id])
+        assert [each.key for each in await store.assets(user_id="ann", session_id=third.id)] == [loose.key]
+        assert (await store.get_asset(loose.id, user_id="ann")).session_id is None
 
     async def test_sandboxes_live_until_somebody_says_otherwise(self, store: Store) -> None:
         mine, other = await active_session(store), await active_session(store)

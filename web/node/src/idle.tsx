@@ -1,9 +1,11 @@
 /** A node in which nothing was begun yet: what should move, how, and with what. */
-import { type KeyboardEvent, useId, useSyncExternalStore } from 'react';
+import { type KeyboardEvent, useId, useRef, useSyncExternalStore } from 'react';
+import { useFirstWrong } from './answered';
 import { useAround } from './context';
 import type { Given } from './context';
 import { newKey, Problem } from './http';
-import { Button, Said } from './parts';
+import type { Refusal } from './fields';
+import { Button, Said, useAnswered } from './parts';
 import type { PluginSetting } from './plugin';
 import { type AnimationData, askedFor, filesOf, requestOf } from './request';
 
@@ -18,6 +20,9 @@ interface Props {
 export function Idle({ id, data, change, given, settings }: Props) {
   const { koda, makings, registry } = useAround();
   const { busy, problem } = useSyncExternalStore(makings.watch, () => makings.of(id));
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, problem);
+  const typed = useAnswered({ problem, name: 'prompt', value: data.prompt ?? '' });
   const body = requestOf(data, given);
   const files = filesOf(given);
   const wordsCome = given.some(({ handle }) => handle === 'prompt');
@@ -53,6 +58,8 @@ export function Idle({ id, data, change, given, settings }: Props) {
   };
   return (
     <form
+      ref={form}
+      noValidate
       className="koda-screen"
       onSubmit={(event) => {
         event.preventDefault();
@@ -62,14 +69,18 @@ export function Idle({ id, data, change, given, settings }: Props) {
       {wordsCome ? (
         <p className="koda-quote">{body.prompt || 'Waiting for words: write them where they come from.'}</p>
       ) : (
-        <textarea
-          aria-label="What should move"
-          placeholder="A red ball bounces through the rain and comes to rest…"
-          rows={3}
-          value={data.prompt ?? ''}
-          onChange={({ target }) => change({ prompt: target.value })}
-          onKeyDown={keys}
-        />
+        <>
+          <textarea
+            aria-label="What should move"
+            placeholder="A red ball bounces through the rain and comes to rest…"
+            rows={3}
+            value={data.prompt ?? ''}
+            onChange={({ target }) => change({ prompt: target.value })}
+            onKeyDown={keys}
+            {...typed.marks}
+          />
+          {typed.words}
+        </>
       )}
       {styled && <p className="koda-fact">Style: {body.style ?? 'not said yet'}</p>}
       {files.length > 0 && (
@@ -83,11 +94,11 @@ export function Idle({ id, data, change, given, settings }: Props) {
         <summary>{chosen(settings, data.settings) || 'Length, shape, size'}</summary>
         <div className="koda-settings">
           {settings.map((each) => (
-            <Setting key={each.id} setting={each} value={data.settings?.[each.id]} set={(value) => change({ settings: without(data.settings, each.id, value) })} />
+            <Setting key={each.id} problem={problem} setting={each} value={data.settings?.[each.id]} set={(value) => change({ settings: without(data.settings, each.id, value) })} />
           ))}
         </div>
       </details>
-      <Said problem={problem} />
+      <Said problem={problem} except={[...settings.map((each) => each.id), ...(wordsCome ? [] : ['prompt'])]} />
       <Button kind="main" type="submit" disabled={busy || !body.prompt} title="Ctrl+Enter">
         {busy ? 'Beginning…' : 'Make it'}
       </Button>
@@ -121,14 +132,22 @@ function chosen(settings: readonly PluginSetting[], values: Record<string, strin
   return settings.flatMap(({ id, unit }) => (values[id] === undefined ? [] : [`${values[id]}${unit ? ` ${unit}` : ''}`])).join(' · ');
 }
 
-function Setting({ setting, value, set }: { setting: PluginSetting; value: string | number | undefined; set: (value: string | number | undefined) => void }) {
+interface SettingProps {
+  problem: Refusal;
+  setting: PluginSetting;
+  value: string | number | undefined;
+  set: (value: string | number | undefined) => void;
+}
+
+function Setting({ problem, setting, value, set }: SettingProps) {
+  const { marks, words } = useAnswered({ problem, name: setting.id, value });
   const { name, type, unit, options = [], minimum, maximum, default: usual } = setting;
   const id = useId();
   return (
     <div>
       <label htmlFor={id}>{unit ? `${name}, ${unit}` : name}</label>
       {type === 'choice' ? (
-        <select id={id} value={String(value ?? '')} onChange={({ target }) => set(options.find((each) => String(each) === target.value))}>
+        <select id={id} value={String(value ?? '')} onChange={({ target }) => set(options.find((each) => String(each) === target.value))} {...marks}>
           <option value="">{usual === undefined || usual === null ? 'Any' : `${usual}, as usual`}</option>
           {options.map((each) => (
             <option key={each} value={String(each)}>
@@ -146,8 +165,10 @@ function Setting({ setting, value, set }: { setting: PluginSetting; value: strin
           placeholder="Any"
           value={value ?? ''}
           onChange={({ target }) => set(target.value === '' ? undefined : target.valueAsNumber)}
+          {...marks}
         />
       )}
+      {words}
     </div>
   );
 }

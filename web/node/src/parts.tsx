@@ -1,18 +1,27 @@
 /** What all screens of a node are made of. */
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useState } from 'react';
-import type { Problem } from './http';
+import { type Answered, type Answering, useAnswered as useAnsweredIn } from './answered';
+import { type Refusal, restOf } from './fields';
 import type { Scene } from './session';
+
+const NONE: readonly string[] = [];
 
 export function Button({ kind = 'plain', className = '', ...rest }: ButtonHTMLAttributes<HTMLButtonElement> & { kind?: 'main' | 'plain' | 'quiet' }) {
   return <button type="button" className={`koda-button koda-${kind} ${className}`} {...rest} />;
 }
 
-export function Said({ problem }: { problem: Problem | null | undefined }) {
-  return problem ? (
+export function Said({ problem, except = NONE }: { problem: Refusal; except?: readonly string[] }) {
+  const said = restOf(problem, except);
+  return said === undefined ? null : (
     <p role="alert" className="koda-said">
-      {problem.message}
+      {said}
     </p>
-  ) : null;
+  );
+}
+
+/** What was said of one field, in a node's looks. */
+export function useAnswered(what: Omit<Answering, 'className'>): Answered {
+  return useAnsweredIn({ ...what, className: 'koda-wrong' });
 }
 
 const ICONS = {

@@ -4,7 +4,7 @@ import { useAround, useDraft } from './context';
 import { Film } from './film';
 import { Problem } from './http';
 import type { CommandName } from './koda';
-import { bytes, Button, clock, Fact, Icon, Said, seconds, useSeconds } from './parts';
+import { bytes, Button, clock, Fact, Icon, Said, seconds, useAnswered, useSeconds } from './parts';
 import type { Seen } from './sessions';
 import { doingWords, farWords, type NodeSession, type Progress } from './session';
 
@@ -15,7 +15,12 @@ interface Props {
   seen: Seen;
   send: Send;
   busy: boolean;
+  /** What was refused of what was sent last. */
+  problem?: Problem | undefined;
 }
+
+/** What is typed says itself what is wrong with it. */
+const WORDS = ['text', 'feedback'];
 
 /** The screen of a session's phase. */
 export function Screen({ session, seen }: { session: NodeSession; seen: Seen }) {
@@ -41,8 +46,8 @@ export function Screen({ session, seen }: { session: NodeSession; seen: Seen }) 
   return (
     <div className="koda-screen">
       <Film session={session} />
-      <Turn session={session} seen={seen} send={send} busy={busy} />
-      <Said problem={problem ?? seen.problem} />
+      <Turn session={session} seen={seen} send={send} busy={busy} problem={problem} />
+      <Said problem={problem ?? seen.problem} except={WORDS} />
       {session.status === 'suspended' && !state.owes && <Fact>Asleep, as you left it. Whatever you do wakes it.</Fact>}
     </div>
   );
@@ -129,12 +134,13 @@ function Approval({ session, send, busy }: Props) {
   );
 }
 
-function Question({ session, send, busy }: Props) {
+function Question({ session, send, busy, problem }: Props) {
   const question = session.state.question;
   const place = `${session.id} ${question?.text}`;
   const [option, setOption] = useDraft(`${place} option`);
   const [words, setWords] = useDraft(place);
   const options = question?.options ?? [];
+  const { marks, words: said } = useAnswered({ problem, name: 'text', value: words });
   const answer = (event: FormEvent) => {
     event.preventDefault();
     const text = words.trim();
@@ -155,8 +161,9 @@ function Question({ session, send, busy }: Props) {
         ))}
       </fieldset>
       {question?.customInput && (
-        <input aria-label={options.length > 0 ? 'Or in your own words' : 'Your answer'} placeholder={options.length > 0 ? 'Or in your own words' : 'Your answer'} value={words} onChange={({ target }) => setWords(target.value)} />
+        <input aria-label={options.length > 0 ? 'Or in your own words' : 'Your answer'} placeholder={options.length > 0 ? 'Or in your own words' : 'Your answer'} value={words} onChange={({ target }) => setWords(target.value)} {...marks} />
       )}
+      {said}
       <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
         Answer
       </Button>
@@ -269,8 +276,9 @@ function Changes(props: Props) {
   return <Words {...props} name="changes" label="What should be different?" say={(feedback) => ({ feedback })} />;
 }
 
-function Words({ session, send, busy, name, label, say }: Props & { name: CommandName; label: string; say: (words: string) => object }): ReactNode {
+function Words({ session, send, busy, problem, name, label, say }: Props & { name: CommandName; label: string; say: (words: string) => object }): ReactNode {
   const [words, setWords] = useDraft(`${session.id} ${name}`);
+  const { marks, words: said } = useAnswered({ problem, name: name === 'changes' ? 'feedback' : 'text', value: words });
   const tell = async (event?: FormEvent) => {
     event?.preventDefault();
     if (words.trim() && (await send(name, say(words)))) setWords((now) => (now === words ? '' : now));
@@ -280,10 +288,11 @@ function Words({ session, send, busy, name, label, say }: Props & { name: Comman
   };
   return (
     <form onSubmit={(event) => void tell(event)} className="koda-words">
-      <textarea aria-label={label} placeholder={label} rows={1} value={words} onChange={({ target }) => setWords(target.value)} onKeyDown={keys} />
+      <textarea aria-label={label} placeholder={label} rows={1} value={words} onChange={({ target }) => setWords(target.value)} onKeyDown={keys} {...marks} />
       <Button type="submit" disabled={busy || !words.trim()} title="Ctrl+Enter">
         Send
       </Button>
+      {said}
     </form>
   );
 }

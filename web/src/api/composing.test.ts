@@ -160,6 +160,20 @@ test('what was said of a prompt is gone once another is typed', () => {
   }
 });
 
+test('what was said of another field stays while another prompt is typed', () => {
+  const { composing } = begun();
+  composing.put({ prompt: 'A ball', budget: { tokens: '-5' } });
+  composing.failed(new Problem(422, 'X', 'too few', [{ field: 'budget.tokens', problem: 'too few' }]));
+  composing.put({ prompt: 'A cube' });
+  expect([composing.seen.problem?.message, composing.body]).toMatchObject(['too few', { budget: { tokens: -5 } }]);
+});
+
+test('what is no number is sent as it was typed', () => {
+  const { composing } = begun();
+  composing.put({ prompt: 'A ball', duration: 'long', fps: '24', budget: { tokens: '1,000', warnAt: '50' } });
+  expect(composing.body).toMatchObject({ options: { duration: 'long', fps: 24 }, budget: { tokens: '1,000', warnAt: 0.5 } });
+});
+
 test('what else was said goes along, and nothing of what was not', () => {
   const { composing } = begun();
   composing.put({ prompt: 'A ball', style: ' playful ', mode: 'ask', budget: { costUsd: '2', tokens: '' } });

@@ -10,6 +10,7 @@ import { ask, type Problem } from './client';
 import { keep, keyOf, readKept } from './kept';
 import { atChange, whose } from './owner';
 import { budgetOf, type Permissions, type Rule, type Typed } from './this-session';
+import { numberOf } from './typed';
 import { type Upload, uploads, type Uploads } from './uploads';
 
 export interface Asked {
@@ -85,7 +86,8 @@ export class Composing {
     const isAnother = what.prompt !== undefined && what.prompt !== this.asked.prompt;
     this.asked = { ...this.asked, ...what };
     this.keep();
-    if (isAnother) this.say(undefined); // what was said is of the one before
+    const isOfOthers = this.problem?.fields.some(({ field }) => field !== 'prompt');
+    if (isAnother && !isOfOthers) this.say(undefined); // what was said is of the one before
     else this.show();
   }
 
@@ -124,7 +126,7 @@ export class Composing {
       ...(mode || rules.length > 0 ? { permissions: { ...(mode ? { mode } : {}), ...(rules.length > 0 ? { rules } : {}) } } : {}),
       ...(Object.keys(limits).length > 0 ? { budget: limits } : {}),
     };
-    const options = { ...(duration ? { duration: Number(duration) } : {}), ...(aspect ? { aspect } : {}), ...(fps ? { fps: Number(fps) } : {}) };
+    const options = { ...(duration ? { duration: numberOf(duration) } : {}), ...(aspect ? { aspect } : {}), ...(fps ? { fps: numberOf(fps) } : {}) };
     return { prompt, options, assetIds: this.files.flatMap(({ id }) => id ?? []), ...(takes ? { takes: Number(takes) } : {}), ...more };
   }
 

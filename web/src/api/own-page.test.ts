@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { Problem } from './client';
 import { NOTHING_WANTED, optionsOf, rowsOf, zipped } from './own-page';
 
 test('what was said is asked for, and nothing else', () => {
@@ -10,6 +11,20 @@ test('other options are an object of JSON', () => {
   expect(optionsOf({ ...NOTHING_WANTED, fps: '30', other: ' {"alpha": true, "fps": 10} ' })).toEqual({ alpha: true, fps: 30 });
   expect(() => optionsOf({ ...NOTHING_WANTED, other: '{alpha' })).toThrow('not JSON');
   expect(() => optionsOf({ ...NOTHING_WANTED, other: '[1]' })).toThrow('no JSON object');
+});
+
+test('what is wrong before anything is sent is said of its field', () => {
+  const wrong = (work: () => unknown) => {
+    try {
+      work();
+    } catch (problem) {
+      return (problem as Problem).fields.map(({ field }) => field);
+    }
+    return [];
+  };
+  expect(wrong(() => optionsOf({ ...NOTHING_WANTED, other: '{alpha' }))).toEqual(['options']);
+  for (const [name, text] of [['a.csv', 'name\nA"da,1\n'], ['a.json', '[{']] as const) expect(wrong(() => rowsOf(name, text))).toEqual(['rows']);
+  expect(optionsOf({ ...NOTHING_WANTED, width: 'wide' })).toEqual({ width: 'wide' });
 });
 
 test('rows are read of JSON, of its lines and of CSV', () => {

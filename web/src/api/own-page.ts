@@ -1,5 +1,6 @@
 /** A page of one's own to be rendered: what was chosen, as the server takes it. */
 import { Problem } from './client';
+import { numberOf } from './typed';
 
 /** What may be asked for, as it is typed; empty is the page's own, or the preset's. */
 export interface Wanted {
@@ -19,7 +20,7 @@ export const PAGE_FORMATS = ['mp4', 'webm', 'mov', 'gif', 'png'];
 
 /** The options of a request: what was said, and nothing else. */
 export function optionsOf({ preset, format, other, ...numbers }: Wanted): Record<string, unknown> {
-  const said = Object.entries(numbers).flatMap(([name, text]) => (text.trim() ? [[name, Number(text)] as const] : []));
+  const said = Object.entries(numbers).flatMap(([name, text]) => (text.trim() ? [[name, numberOf(text)] as const] : []));
   return { ...otherOf(other.trim()), ...(preset ? { preset } : {}), ...(format ? { format } : {}), ...Object.fromEntries(said) };
 }
 
@@ -28,10 +29,15 @@ function otherOf(text: string): object {
   try {
     read = text === '' ? {} : JSON.parse(text);
   } catch (error) {
-    throw new Problem(0, 'INVALID_OPTIONS', `The other options are not JSON: ${String(error)}`);
+    throw wrong('options', `The other options are not JSON: ${String(error)}`);
   }
-  if (typeof read !== 'object' || read === null || Array.isArray(read)) throw new Problem(0, 'INVALID_OPTIONS', 'The other options are no JSON object, such as {"alpha": true}.');
+  if (typeof read !== 'object' || read === null || Array.isArray(read)) throw wrong('options', 'The other options are no JSON object, such as {"alpha": true}.');
   return read;
+}
+
+/** What is wrong with a field before anything is sent. */
+function wrong(field: 'options' | 'rows', problem: string): Problem {
+  return new Problem(0, `INVALID_${field.toUpperCase()}`, problem, [{ field, problem }]);
 }
 
 /** The rows of a batch, of a file of JSON, of JSON lines or of CSV: what their types are the server says. */
@@ -42,7 +48,7 @@ export function rowsOf(name: string, text: string): unknown {
     if (kind === 'jsonl' || kind === 'ndjson') return text.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line) as unknown);
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw error instanceof Problem ? error : new Problem(0, 'INVALID_ROWS', `${name} cannot be read: ${String(error)}`);
+    throw error instanceof Problem ? error : wrong('rows', `${name} cannot be read: ${String(error)}`);
   }
 }
 
@@ -50,7 +56,7 @@ function csvRows(text: string): Record<string, string>[] {
   const [names = [], ...rows] = csvFields(text.replace(/^\uFEFF/, ''));
   return rows.map((fields, at) => {
     if (fields.length !== names.length)
-      throw new Problem(0, 'INVALID_ROWS', `Row ${at + 2} has ${fields.length} fields, and the first line names ${names.length}.`);
+      throw wrong('rows', `Row ${at + 2} has ${fields.length} fields, and the first line names ${names.length}.`);
     return Object.fromEntries(names.map((name, each) => [name, fields[each] ?? '']));
   });
 }
@@ -61,7 +67,7 @@ function csvFields(text: string): string[][] {
   let line: string[] = [];
   let read = 0;
   for (const { index, 0: all, 1: quoted, 2: plain = '', 3: end } of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/g)) {
-    if (index !== read) throw new Problem(0, 'INVALID_ROWS', `Row ${lines.length + 1} is not CSV.`);
+    if (index !== read) throw wrong('rows', `Row ${lines.length + 1} is not CSV.`);
     read += all.length;
     if (end === '' && quoted === undefined && plain === '' && line.length === 0) break;
     line.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));

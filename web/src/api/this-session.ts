@@ -1,5 +1,6 @@
 /** What holds for one session: what it may use, what its agents may do, and where it can go back to, in words. */
 import type { Schemas } from './client';
+import { numberOf } from './typed';
 
 export type Permissions = Schemas['SessionPermissions'];
 export type Rule = Permissions['rules'][number];
@@ -36,13 +37,17 @@ export function typedOf(name: keyof Budget, budget: Budget): string {
   return value === null || value === undefined ? '' : String(name === 'warnAt' ? Math.round(100 * value) : value);
 }
 
+/** Limits as they are sent: what is typed and no number goes as it is, for the server to say so. */
+export type Limits = Partial<Record<keyof Budget, number | string | null>>;
+
 /** What is asked for: the limits that were typed and differ from those that hold. One that was emptied is taken away. */
-export function budgetOf(typed: Typed, now: Budget = {}): Budget {
-  const changed = LIMITS.flatMap(([name]): [name: keyof Budget, limit: number | null][] => {
+export function budgetOf(typed: Typed, now: Budget = {}): Limits {
+  const changed = LIMITS.flatMap(([name]): [name: keyof Budget, limit: number | string | null][] => {
     const text = typed[name]?.trim();
     if (text === undefined || text === typedOf(name, now)) return [];
     if (text === '') return [[name, null]];
-    return [[name, name === 'warnAt' ? Number(text) / 100 : Number(text)]];
+    const limit = numberOf(text);
+    return [[name, name === 'warnAt' && typeof limit === 'number' ? limit / 100 : limit]];
   });
   return Object.fromEntries(changed);
 }

@@ -1,12 +1,15 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { X } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, useId, useRef, useState } from 'react';
+import type { Refusal } from '../../node/src/fields';
 import { command, Problem, type SessionView } from '../api/client';
 import { DECISIONS, MODES, type Permissions, type Rule, ruleWords } from '../api/this-session';
 import { Button } from './button';
+import { useAnswered, useFirstWrong } from './field';
 import { Part } from './part';
 import { SetRow } from './set-row';
 
+const ALL = ['rules'];
 const SMALL_FIELD = 'field min-w-0 py-1.5';
 
 /** What a session's agents may do by themselves: changed here, and set together. */
@@ -24,6 +27,8 @@ export function Allowed({ session }: { session: SessionView }) {
       setSaid('Holds from their next step on.');
     },
   });
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, setting.error);
   const change = (what: Partial<Permissions>) => {
     setSaid('');
     setDraft({ ...wanted, ...what });
@@ -34,10 +39,10 @@ export function Allowed({ session }: { session: SessionView }) {
   };
   return (
     <Part name="What agents may do by themselves">
-      <form onSubmit={set} className="space-y-3 text-sm">
+      <form ref={form} onSubmit={set} className="space-y-3 text-sm">
         <Modes mode={wanted.mode} choose={(mode) => change({ mode })} />
-        <Rules rules={wanted.rules} set={(rules) => change({ rules })} />
-        <SetRow name="Set it" isIdle={!draft || setting.isPending} said={said} problem={setting.error} />
+        <Rules problem={setting.error} name="rules" rules={wanted.rules} set={(rules) => change({ rules })} />
+        <SetRow name="Set it" isIdle={!draft || setting.isPending} said={said} problem={setting.error} except={ALL} />
       </form>
     </Part>
   );
@@ -60,11 +65,20 @@ export function Modes({ mode, choose }: { mode: Permissions['mode']; choose: (mo
   );
 }
 
-export function Rules({ rules, set }: { rules: readonly Rule[]; set: (rules: Rule[]) => void }) {
+interface RulesProps {
+  problem: Refusal;
+  /** What a request calls them. */
+  name: string;
+  rules: readonly Rule[];
+  set: (rules: Rule[]) => void;
+}
+
+export function Rules({ problem, name, rules, set }: RulesProps) {
   const list = useRef<HTMLDetailsElement>(null);
   const [decision, setDecision] = useState<Rule['decision']>('deny');
   const [tool, setTool] = useState('');
   const [path, setPath] = useState('');
+  const all = useAnswered({ problem, name, value: rules, except: rules.map((_, at) => `${name}.${at}`) });
   const add = () => {
     set([...rules, { decision, tool: tool.trim() || '*', ...(path.trim() ? { path: path.trim() } : {}) }]);
     setTool('');
@@ -77,26 +91,24 @@ export function Rules({ rules, set }: { rules: readonly Rule[]; set: (rules: Rul
   };
   return (
     <details ref={list} open={rules.length > 0 || undefined}>
-      <summary className="min-h-6 w-fit cursor-pointer text-accent">{rules.length === 0 ? 'Rules: none' : rules.length === 1 ? 'One rule' : `${rules.length} rules`}</summary>
+      <summary className="min-h-6 w-fit cursor-pointer text-accent" aria-describedby={all.marks['aria-describedby']} data-wrong={all.isWrong || undefined}>
+        {rules.length === 0 ? 'Rules: none' : rules.length === 1 ? 'One rule' : `${rules.length} rules`}
+      </summary>
       <ol aria-label="Rules" className="mt-1">
         {rules.map((rule, at) => (
-          <li key={at} className="flex items-center justify-between gap-3">
-            <span className="wrap-anywhere">{ruleWords(rule)}</span>
-            <button
-              type="button"
-              aria-label={`Remove the rule ${ruleWords(rule)}`}
-              title="Remove it"
-              className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
-              onClick={() => {
-                set(rules.filter((_, other) => other !== at));
-                list.current?.querySelector('summary')?.focus(); // its button goes
-              }}
-            >
-              <X aria-hidden className="size-4" />
-            </button>
-          </li>
+          <Listed
+            key={at}
+            problem={problem}
+            name={`${name}.${at}`}
+            rule={rule}
+            remove={() => {
+              set(rules.filter((_, other) => other !== at));
+              list.current?.querySelector('summary')?.focus(); // its button goes
+            }}
+          />
         ))}
       </ol>
+      {all.words}
       <div role="group" aria-label="A new rule" className="mt-2 grid grid-cols-[auto_1fr] gap-2 sm:grid-cols-[auto_1fr_1fr_auto]">
         <select
           aria-label="What the rule says"
@@ -117,5 +129,29 @@ export function Rules({ rules, set }: { rules: readonly Rule[]; set: (rules: Rul
         </Button>
       </div>
     </details>
+  );
+}
+
+/** A rule in the list; what is wrong with it is mended by removing it. */
+function Listed({ problem, name, rule, remove }: { problem: Refusal; name: string; rule: Rule; remove: () => void }) {
+  const { isWrong, marks, words } = useAnswered({ problem, name, value: rule });
+  return (
+    <li>
+      <div className="flex items-center justify-between gap-3">
+        <span className="wrap-anywhere">{ruleWords(rule)}</span>
+        <button
+          type="button"
+          aria-label={`Remove the rule ${ruleWords(rule)}`}
+          aria-describedby={marks['aria-describedby']}
+          data-wrong={isWrong || undefined}
+          title="Remove it"
+          className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
+          onClick={remove}
+        >
+          <X aria-hidden className="size-4" />
+        </button>
+      </div>
+      {words}
+    </li>
   );
 }

@@ -12,7 +12,7 @@ import { Glimpse, PlayButton, seconds, useGlimpse } from './glimpse';
 import { Phase } from './phase';
 import { PutOnCanvas } from './put-on-canvas';
 import { Said } from './said';
-import { LONGEST, PinButton } from './title';
+import { PinButton, TITLE, useTitle } from './title';
 
 /** Over the line of a card that one is at; where fingers point, below it. */
 const ACTS =
@@ -131,20 +131,20 @@ function Rename({ session, draft, setDraft }: { session: SessionSummary; draft: 
     if (!label.isPending) label.mutate({ title: draft }, { onSuccess: leave });
   };
   const said = `said-${session.id}`;
+  const { marks, words } = useTitle(label.error, draft, said);
   return (
     <form onSubmit={save} onKeyDown={({ key }) => key === 'Escape' && leave()} className="space-y-2 p-4">
       <input
         aria-label="Title"
         className="field text-sm font-medium"
-        maxLength={LONGEST}
         placeholder={session.prompt}
         autoFocus
         value={draft}
         onChange={(event) => setDraft(event.target.value)}
-        aria-invalid={label.isError}
-        aria-describedby={label.isError ? said : undefined}
+        {...marks}
       />
-      <Said problem={label.error} id={said} />
+      {words}
+      <Said problem={label.error} id={said} except={TITLE} />
       <div className="flex gap-2">
         <Button kind="main" type="submit" className="px-3 py-1.5 text-sm" disabled={label.isPending}>
           Save

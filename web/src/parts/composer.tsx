@@ -5,11 +5,13 @@ import { useLocation } from 'wouter';
 import { ask, Problem, type Schemas } from '../api/client';
 import { composing, isOnItsWay, useComposing } from '../api/composing';
 import { whose } from '../api/owner';
+import { LIMITS } from '../api/this-session';
 import { useUploads } from '../api/uploads';
 import { Attach, Files, useNamed } from './attached';
 import { Button } from './button';
 import { More } from './composer-more';
 import { NoModel } from './director';
+import { useAnswered, useFirstWrong } from './field';
 import { Said } from './said';
 
 const EXAMPLES = [
@@ -21,6 +23,9 @@ const EXAMPLES = [
   'A heart that beats',
 ];
 
+/** What says itself what is wrong with it, as the request names it. */
+const FIELDS = ['prompt', 'style', 'options.duration', 'options.fps', 'permissions.rules', ...LIMITS.map(([name]) => `budget.${name}`)];
+
 /** Where an animation begins: a sentence, how long, which shape, and files to make it with. */
 export function Composer() {
   const { prompt, duration, aspect, fps, takes, files, problem } = useComposing();
@@ -30,6 +35,9 @@ export function Composer() {
   const [, go] = useLocation();
   const client = useQueryClient();
   const isHere = useRef(true);
+  const form = useRef<HTMLFormElement>(null);
+  const typed = useAnswered({ problem, name: 'prompt', value: prompt });
+  useFirstWrong(form, problem);
   useNamed();
   useEffect(() => {
     isHere.current = true;
@@ -71,7 +79,7 @@ export function Composer() {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
   };
   return (
-    <form noValidate onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
+    <form ref={form} noValidate onSubmit={send} className="mx-auto max-w-3xl pt-6 sm:pt-12" aria-labelledby="make">
       <h1 id="make" className="mx-auto text-center text-3xl font-semibold tracking-tight sm:text-4xl">
         What should move?
       </h1>
@@ -90,9 +98,9 @@ export function Composer() {
           onChange={(event) => composing.put({ prompt: event.target.value })}
           onKeyDown={keys}
           onPaste={pasted}
-          aria-invalid={problem !== undefined}
-          aria-describedby={problem && 'prompt-said'}
+          {...typed.marks}
         />
+        {typed.words && <div className="px-3 pb-2">{typed.words}</div>}
         <Files files={files} going={going} />
         <div className="flex flex-wrap items-center gap-2 px-1 pb-1">
           <div className="grid w-full grid-cols-2 gap-2 sm:flex sm:w-auto">
@@ -116,7 +124,7 @@ export function Composer() {
         <More />
       </div>
       <div className="mt-3">
-        <Said problem={problem} id="prompt-said" />
+        <Said problem={problem} except={FIELDS} />
       </div>
       <ul className="mt-4 flex flex-wrap justify-center gap-2" aria-label="Examples">
         {EXAMPLES.map((each) => (

@@ -1,12 +1,14 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { FileUp } from 'lucide-react';
 import { type DragEvent, type FormEvent, useRef, useState } from 'react';
+import type { Refusal } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import { Attempt } from '../api/attempt';
 import { ask, Problem } from '../api/client';
 import { NOTHING_WANTED, optionsOf, PAGE_FORMATS, PRESETS, rowsOf, type Wanted, zipped } from '../api/own-page';
 import { Button } from './button';
 import { Dialog } from './dialog';
+import { Field, useAnswered, useFirstWrong } from './field';
 import { Said } from './said';
 
 const NUMBERS = [
@@ -15,6 +17,9 @@ const NUMBERS = [
   ['fps', 'Frames each second'],
   ['duration', 'Length, in seconds'],
 ] as const;
+/** Options with a field of their own. */
+const NAMED = [...NUMBERS.map(([name]) => name), 'preset', 'format'] as const;
+const FIELDS = ['file', 'options', 'rows'];
 
 /** The way of a page of one's own to a video; it stands in the list once it is taken. */
 export function OwnPage() {
@@ -56,22 +61,26 @@ function Rendering({ close }: { close: () => void }) {
     event.preventDefault();
     if (page && !rendering.isPending) rendering.mutate(page);
   };
+  const problem = rendering.error;
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, problem);
+  const isTyped = (name: (typeof NAMED)[number]) => wanted[name] !== '' || !wanted.other.includes(`"${name}"`); // else among the others
+  const named = NAMED.filter(isTyped);
+  const answer = (name: (typeof NAMED)[number]) => ({ problem: named.includes(name) ? problem : undefined, name: `options.${name}` });
+  const other = useAnswered({ problem, name: 'options', value: wanted.other, except: named.map((name) => `options.${name}`) });
   const put = (what: Partial<Wanted>) => setWanted({ ...wanted, ...what });
   return (
-    <Dialog title="Render a page of your own" close={close} className="max-w-xl">
-      <form noValidate onSubmit={render} className="mt-1 space-y-4 text-sm">
+    <Dialog title="Render a page of your own" close={close} className="max-w-2xl">
+      <form ref={form} noValidate onSubmit={render} className="mt-1 space-y-4 text-sm">
         <p className="text-muted">Any web animation becomes a video, frame by frame: a page alone, or a zip of a built one with all that belongs to it.</p>
-        <Chosen label="Choose a page or a zip" accept=".zip,.html,.htm" file={page} choose={setPage} />
+        <Chosen label="Choose a page or a zip" accept=".zip,.html,.htm" problem={problem} name="file" file={page} choose={setPage} />
         <div className="grid grid-cols-2 gap-3">
-          <Choice label="Preset" usual="As the page is" options={PRESETS} value={wanted.preset} set={(preset) => put({ preset })} />
-          <Choice label="Format" usual="mp4, as usual" options={PAGE_FORMATS} value={wanted.format} set={(format) => put({ format })} />
+          <Choice label="Preset" usual="As the page is" options={PRESETS} {...answer('preset')} value={wanted.preset} set={(preset) => put({ preset })} />
+          <Choice label="Format" usual="mp4, as usual" options={PAGE_FORMATS} {...answer('format')} value={wanted.format} set={(format) => put({ format })} />
         </div>
-        <div className="grid grid-cols-2 items-end gap-3 sm:grid-cols-4">
+        <div className="grid grid-cols-2 gap-3 sm:grid-cols-4">
           {NUMBERS.map(([name, words]) => (
-            <label key={name} className="space-y-1">
-              <span className="block">{words}</span>
-              <input type="number" step="any" className="field py-1.5" placeholder="its own" value={wanted[name]} onChange={({ target }) => put({ [name]: target.value })} />
-            </label>
+            <Field key={name} label={words} isNumber placeholder="its own" {...answer(name)} value={wanted[name]} set={(value) => put({ [name]: value })} />
           ))}
         </div>
         <details>
@@ -80,7 +89,7 @@ function Rendering({ close }: { close: () => void }) {
             <p className="text-muted">
               The page finds its row as <code>window.__kodaProps</code>.
             </p>
-            <Chosen label="Choose JSON or CSV" accept=".json,.jsonl,.ndjson,.csv" file={rows} choose={setRows} />
+            <Chosen label="Choose JSON or CSV" accept=".json,.jsonl,.ndjson,.csv" problem={problem} name="rows" file={rows} choose={setRows} />
           </div>
         </details>
         <details>
@@ -93,10 +102,12 @@ function Rendering({ close }: { close: () => void }) {
               placeholder='{"alpha": true, "crf": 14, "entry": "film.html", "props": {"name": "Ada"}}'
               value={wanted.other}
               onChange={({ target }) => put({ other: target.value })}
+              {...other.marks}
             />
           </label>
+          {other.words}
         </details>
-        <Said problem={rendering.error} />
+        <Said problem={problem} except={FIELDS} />
         <Button kind="main" type="submit" disabled={!page} aria-disabled={rendering.isPending} className="aria-disabled:opacity-60">
           {rendering.isPending ? 'Sending…' : 'Render'}
         </Button>
@@ -107,13 +118,16 @@ function Rendering({ close }: { close: () => void }) {
 
 interface ChosenProps {
   label: string;
+  problem: Refusal;
+  name: string;
   accept: string;
   file: File | undefined;
   choose: (file: File | undefined) => void;
 }
 
 /** A file that is chosen or dropped. */
-function Chosen({ label, accept, file, choose }: ChosenProps) {
+function Chosen({ label, accept, problem, name, file, choose }: ChosenProps) {
+  const { isWrong, marks, words } = useAnswered({ problem, name, value: file });
   const input = useRef<HTMLInputElement>(null);
   const [isOver, setOver] = useState(false);
   const dropped = (event: DragEvent) => {
@@ -123,43 +137,52 @@ function Chosen({ label, accept, file, choose }: ChosenProps) {
     if (event.type === 'drop') choose(event.dataTransfer.files[0]);
   };
   return (
-    <div
-      className={`flex flex-wrap items-center gap-3 rounded-xl border border-dashed border-line-strong p-3 ${isOver ? 'bg-accent-ground' : ''}`}
-      onDragOver={dropped}
-      onDragLeave={dropped}
-      onDrop={dropped}
-    >
-      <Button className="py-2" onClick={() => input.current?.click()}>
-        {label}
-      </Button>
-      <span role="status" className="min-w-0 wrap-anywhere text-muted">
-        {file ? file.name : 'or drop it here'}
-      </span>
-      <input ref={input} type="file" hidden accept={accept} onChange={({ target }) => choose(target.files?.[0])} />
+    <div>
+      <div
+        className={`flex flex-wrap items-center gap-3 rounded-xl border border-dashed border-line-strong p-3 ${isOver ? 'bg-accent-ground' : ''}`}
+        onDragOver={dropped}
+        onDragLeave={dropped}
+        onDrop={dropped}
+      >
+        <Button className="py-2" aria-describedby={marks['aria-describedby']} data-wrong={isWrong || undefined} onClick={() => input.current?.click()}>
+          {label}
+        </Button>
+        <span role="status" className="min-w-0 wrap-anywhere text-muted">
+          {file ? file.name : 'or drop it here'}
+        </span>
+        <input ref={input} type="file" hidden accept={accept} onChange={({ target }) => choose(target.files?.[0])} />
+      </div>
+      {words}
     </div>
   );
 }
 
 interface ChoiceProps {
   label: string;
+  problem: Refusal;
+  name: string;
   usual: string;
   options: readonly string[];
   value: string;
   set: (value: string) => void;
 }
 
-function Choice({ label, usual, options, value, set }: ChoiceProps) {
+function Choice({ label, problem, name, usual, options, value, set }: ChoiceProps) {
+  const { marks, words } = useAnswered({ problem, name, value });
   return (
-    <label className="space-y-1">
-      <span className="block">{label}</span>
-      <select className="min-h-10 w-full rounded-xl bg-sunken pr-8 pl-3" value={value} onChange={({ target }) => set(target.value)}>
-        <option value="">{usual}</option>
-        {options.map((each) => (
-          <option key={each} value={each}>
-            {each}
-          </option>
-        ))}
-      </select>
-    </label>
+    <div>
+      <label className="block space-y-1">
+        <span className="block">{label}</span>
+        <select className="min-h-10 w-full rounded-xl bg-sunken pr-8 pl-3" value={value} onChange={({ target }) => set(target.value)} {...marks}>
+          <option value="">{usual}</option>
+          {options.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
+        </select>
+      </label>
+      {words}
+    </div>
   );
 }

@@ -7,14 +7,14 @@ import { useKept } from '../api/kept';
 import type { Sent } from '../screens/session';
 import { Button } from './button';
 import { useEscape } from './escape';
+import { AreaInRow, InRow, useFirstWrong } from './field';
 import { useRefocus } from './focus';
 import { Key, sendByKeys, useKey } from './keys';
-import { type Props, TURN_SAID } from './turn';
+import { leftToSay, type Props, TURN_SAID } from './turn';
 
 type PlanOf = Schemas['Plan'];
 
 /** So long a scene's description may be. */
-const MOST_CHARS = 4000;
 const NO_EDITS: { base: string; scenes: Draft[] } = { base: '', scenes: [] };
 const NO_COMMENTS: { base: string; of: Record<number, string> } = { base: '', of: {} };
 
@@ -207,7 +207,11 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   };
   const [told, setTold] = useState('');
   const hint = useId();
-  const said = refused?.name === 'plan' ? TURN_SAID : undefined;
+  const problem = refused?.name === 'plan' ? refused.problem : undefined;
+  const said = problem && leftToSay(refused) ? TURN_SAID : undefined;
+  const [sent, setSent] = useState<readonly number[]>([]);
+  const fieldOf = (scene: number, what: 'title' | 'duration' | 'description') => `scenes.${sent.indexOf(scene)}.${what}`; // as they were sent
+  useFirstWrong(form, problem);
   const isOld = JSON.stringify(plan.scenes) !== base;
   const show = useContext(Drafting);
   useEffect(() => {
@@ -234,29 +238,35 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
   const save = async (event: FormEvent) => {
     event.preventDefault();
     if (busy || wrong || isOld) return;
-    const sent = scenes.map(({ scene, title, description }, at) => ({ scene, title: title.trim(), duration: lengths[at], description: description.trim() }));
-    if (await send('plan', { scenes: sent })) saved();
+    const wanted = scenes.map(({ scene, title, description }, at) => ({ scene, title: title.trim(), duration: lengths[at], description: description.trim() }));
+    setSent(scenes.map(({ scene }) => scene));
+    if (await send('plan', { scenes: wanted })) saved();
   };
   return (
     <form ref={form} onSubmit={(event) => void save(event)} onKeyDown={sendByKeys} className="space-y-4">
       <ol className="space-y-3" aria-label="Scenes to edit">
         {scenes.map((each, at) => (
           <li key={each.scene} className="flex flex-wrap items-center gap-1.5">
-            <input
+            <InRow
               aria-label={`Title of scene ${at + 1}`}
               className="field min-w-0 flex-1 px-2.5 py-1.5 text-sm"
-              maxLength={200}
+              aria-invalid={!each.title.trim() || undefined}
+              problem={problem}
+              name={fieldOf(each.scene, 'title')}
+              hint={said}
               value={each.title}
-              aria-describedby={said}
               onChange={({ target }) => change(each.scene, { title: target.value })}
             />
-            <input
+            <InRow
               aria-label={`Seconds of scene ${at + 1}`}
               inputMode="decimal"
               className="field w-16! px-2 py-1.5 text-right text-sm tabular-nums"
+              aria-invalid={!((lengths[at] ?? NaN) > 0) || undefined}
+              problem={problem}
+              name={fieldOf(each.scene, 'duration')}
+              hint={said ? `${hint} ${said}` : hint}
               value={each.duration}
               onChange={({ target }) => change(each.scene, { duration: target.value })}
-              aria-describedby={said ? `${hint} ${said}` : hint}
             />
             <button type="button" className={ICON} aria-label={`Earlier: ${each.title}`} title="Earlier" aria-disabled={at === 0} onClick={() => move(at, -1)}>
               <ArrowUp aria-hidden className="size-4" />
@@ -276,14 +286,15 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
                 <X aria-hidden className="size-4" />
               </button>
             )}
-            <textarea
+            <AreaInRow
               aria-label={`Description of scene ${at + 1}`}
               placeholder="What is seen, and how it moves"
               rows={2}
               className="field field-sizing-content max-h-60 resize-none px-2.5 py-1.5 text-sm"
-              maxLength={MOST_CHARS}
+              problem={problem}
+              name={fieldOf(each.scene, 'description')}
+              hint={said}
               value={each.description}
-              aria-describedby={said}
               onChange={({ target }) => change(each.scene, { description: target.value })}
             />
           </li>

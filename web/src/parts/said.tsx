@@ -1,11 +1,21 @@
-import type { Problem } from '../api/client';
+import { type Refusal, restOf } from '../../node/src/fields';
+
+interface Props {
+  problem: Refusal;
+  id?: string;
+  /** The names of fields that say themselves what is wrong with them. */
+  except?: readonly string[];
+}
+
+const NONE: readonly string[] = [];
 
 /** What the server said about what was typed, beside it. */
-export function Said({ problem, id }: { problem: Problem | null | undefined; id?: string }) {
-  if (!problem) return null;
+export function Said({ problem, id, except = NONE }: Props) {
+  const said = restOf(problem, except);
+  if (said === undefined) return null;
   return (
     <p role="alert" id={id} className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">
-      {problem.message}
+      {said}
     </p>
   );
 }

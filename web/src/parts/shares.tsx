@@ -10,6 +10,7 @@ import { Button } from './button';
 import { Copied } from './copied';
 import { Dialog } from './dialog';
 import { useDraft } from './draft';
+import { Field, useAnswered, useFirstWrong } from './field';
 import { Remark } from './remark';
 import { Said } from './said';
 import { Sure } from './sure';
@@ -24,6 +25,8 @@ const LASTS: [seconds: number | null, words: string][] = [
   [30 * DAY_S, 'for 30 days'],
   [null, 'until I revoke it'],
 ];
+
+const FIELDS = ['label', 'lastsS'];
 
 interface Props {
   sessionId: string;
@@ -79,6 +82,9 @@ function Making({ sessionId, job, made, again }: MakingProps) {
       await client.invalidateQueries({ queryKey: ['shares', sessionId] });
     },
   });
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, making.error);
+  const ends = useAnswered({ problem: making.error, name: 'lastsS', value: lasts });
   const asked = useRef(false); // a double click is one link
   const make = (event: FormEvent) => {
     event.preventDefault();
@@ -87,13 +93,20 @@ function Making({ sessionId, job, made, again }: MakingProps) {
     making.mutate(undefined, { onError: () => (asked.current = false) });
   };
   return (
-    <form onSubmit={make} className="mt-4 space-y-4">
-      <label className="block space-y-1.5">
-        <span className="block text-sm font-medium">
-          Who is it for? <span className="font-normal text-muted">Only you see this.</span>
-        </span>
-        <input className="field" autoFocus={again} value={label} onChange={({ target }) => setLabel(target.value)} />
-      </label>
+    <form ref={form} onSubmit={make} className="mt-4 space-y-4">
+      <Field
+        label={
+          <span className="text-sm font-medium">
+            Who is it for? <span className="font-normal text-muted">Only you see this.</span>
+          </span>
+        }
+        className="field"
+        autoFocus={again}
+        problem={making.error}
+        name="label"
+        value={label}
+        set={setLabel}
+      />
       <div className="flex flex-wrap items-center gap-x-6 gap-y-3">
         <label className="flex items-center gap-2.5 text-sm">
           It works
@@ -101,6 +114,7 @@ function Making({ sessionId, job, made, again }: MakingProps) {
             className="min-h-10 rounded-xl bg-sunken pr-8 pl-3"
             value={String(lasts)}
             onChange={({ target }) => setLasts(LASTS.find(([each]) => String(each) === target.value)?.[0] ?? null)}
+            {...ends.marks}
           >
             {LASTS.map(([value, words]) => (
               <option key={words} value={String(value)}>
@@ -119,7 +133,8 @@ function Making({ sessionId, job, made, again }: MakingProps) {
           They may comment
         </label>
       </div>
-      <Said problem={making.error} />
+      {ends.words}
+      <Said problem={making.error} except={FIELDS} />
       <Button kind="main" type="submit" aria-disabled={making.isPending} className="aria-disabled:opacity-60">
         Make a link
       </Button>

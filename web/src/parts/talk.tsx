@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import { fieldOf } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
@@ -94,7 +95,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
         value={words}
         onChange={(event) => setWords(event.target.value)}
         onKeyDown={keys}
-        aria-invalid={refused !== undefined}
+        aria-invalid={['feedback', 'text'].some((name) => fieldOf(refused?.problem, name) !== undefined)}
         aria-describedby={refused && SAID}
       />
       <Button kind="main" type="submit" disabled={busy || !words.trim()} aria-label="Send" title="Ctrl+Enter" className="px-2.5">

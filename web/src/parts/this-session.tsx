@@ -1,11 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, useEffect, useState } from 'react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { ask, command, Problem, type Schemas, type SessionView } from '../api/client';
-import { budgetOf, LIMITS, type Typed, typedOf } from '../api/this-session';
+import { budgetOf, LIMITS, type Limits as Asked, type Typed, typedOf } from '../api/this-session';
 import { isNear, linesOfSpent, spentWords } from '../api/usage';
 import { bytes } from '../api/words';
 import { Allowed } from './allowed';
 import { Dialog } from './dialog';
+import { Field, useFirstWrong } from './field';
 import { Measure } from './measure';
 import { Part } from './part';
 import { Past } from './past';
@@ -86,7 +87,7 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
   const client = useQueryClient();
   const [typed, setTyped] = useState<Typed>({});
   const [said, setSaid] = useState('');
-  const setting = useMutation<unknown, Problem, Schemas['Budget']>({
+  const setting = useMutation<unknown, Problem, Asked>({
     mutationFn: (limits) => command(session, 'budget', limits),
     onSuccess: async () => {
       // before anything else is set: what is sent twice for the same state is the same command
@@ -95,6 +96,8 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
       setSaid('The limits hold from now on.');
     },
   });
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, setting.error);
   const set = (event: FormEvent) => {
     event.preventDefault();
     setSaid('');
@@ -104,24 +107,24 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
     <details className="text-sm" open={session.state.paused?.account === session.id || undefined}>
       <summary className="min-h-6 w-fit cursor-pointer text-accent">Set limits</summary>
       {/* what is wrong with a number the server says */}
-      <form noValidate onSubmit={set} className="mt-2 space-y-3">
+      <form ref={form} noValidate onSubmit={set} className="mt-2 space-y-3">
         <p className="text-muted">For all of the session, with what it used by now. Once one is reached you are asked; work that waits for more goes on. One that you empty is taken away: then the server's own holds, if it has one.</p>
         <div className="grid grid-cols-2 gap-3 sm:grid-cols-3">
           {LIMITS.map(([name, words]) => (
-            <label key={name} className="space-y-1">
-              <span className="block">{words}</span>
-              <input
-                type="number"
-                step="any"
-                className="field py-1.5 tabular-nums"
-                placeholder={name === 'warnAt' ? '80' : 'no limit'}
-                value={typed[name] ?? typedOf(name, budget)}
-                onChange={({ target }) => setTyped({ ...typed, [name]: target.value })}
-              />
-            </label>
+            <Field
+              key={name}
+              label={words}
+              isNumber
+              className="field py-1.5 tabular-nums"
+              placeholder={name === 'warnAt' ? '80' : 'no limit'}
+              problem={setting.error}
+              name={name}
+              value={typed[name] ?? typedOf(name, budget)}
+              set={(value) => setTyped({ ...typed, [name]: value })}
+            />
           ))}
         </div>
-        <SetRow name="Set them" isIdle={setting.isPending} said={said} problem={setting.error} />
+        <SetRow name="Set them" isIdle={setting.isPending} said={said} problem={setting.error} except={LIMITS.map(([name]) => name)} />
       </form>
     </details>
   );

@@ -1,13 +1,15 @@
 import { Pencil, Pin } from 'lucide-react';
 import { type FormEvent, type ReactNode, useState } from 'react';
+import { restOf } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import type { Problem, SessionView } from '../api/client';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
 import { useDraft } from './draft';
+import { useAnswered } from './field';
 import { Said } from './said';
 
-export const LONGEST = 200;
+export const TITLE = ['title'];
 
 /** What an animation is called: by its prompt, until somebody finds a better name. */
 export function titleOf({ title, state }: SessionView): string {
@@ -18,6 +20,7 @@ export function Title({ session, children }: { session: SessionView; children?: 
   const [draft, setDraft, pencil] = useDraft();
   const label = useLabel(session.id);
   const [notPinned, tell] = useState<Problem | null>(null);
+  const { marks, words } = useTitle(label.error, draft, 'title-said');
   const title = titleOf(session);
   useAct(draft === undefined && 'Change the title', () => setDraft(session.title ?? ''));
   const leave = () => {
@@ -36,20 +39,19 @@ export function Title({ session, children }: { session: SessionView; children?: 
           <input
             aria-label="Title"
             className="field min-w-0 flex-1 basis-60 text-lg font-semibold"
-            maxLength={LONGEST}
             placeholder={session.state.prompt.split('\n')[0]}
             autoFocus
             value={draft}
             onChange={(event) => setDraft(event.target.value)}
-            aria-invalid={label.isError}
-            aria-describedby={label.isError ? 'title-said' : undefined}
+            {...marks}
           />
           <Button kind="main" type="submit" disabled={label.isPending}>
             Save
           </Button>
           <Button onClick={leave}>Leave it</Button>
         </div>
-        <Said problem={label.error} id="title-said" />
+        {words}
+        <Said problem={label.error} id="title-said" except={TITLE} />
       </form>
     );
   const row = (
@@ -77,6 +79,11 @@ export function Title({ session, children }: { session: SessionView; children?: 
       <Said problem={notPinned} />
     </div>
   );
+}
+
+/** What was said of a title as it is typed; `said` is the id of what else was said. */
+export function useTitle(problem: Problem | null, draft: string | undefined, said: string) {
+  return useAnswered({ problem, name: 'title', value: draft, hint: restOf(problem, TITLE) && said });
 }
 
 interface PinProps {

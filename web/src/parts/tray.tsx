@@ -1,40 +1,47 @@
 import { MousePointerClick, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { restOf } from '../../node/src/fields';
 import { ask } from '../api/client';
 import { type Draft, MOST, type Notes } from '../api/notes';
 import { timecode } from '../api/timecode';
-import type { Sent } from '../screens/session';
+import type { Refused, Sent } from '../screens/session';
 import { Button } from './button';
+import { useAnswered, useFirstWrong } from './field';
 import { Key } from './keys';
 import { short } from './pointer';
 import { Said } from './said';
 
 const SAID = 'notes-said';
+const NOTES = Array.from({ length: MOST }, (_, at) => `notes.${at}`);
 
 /** What was pointed at, one note after the other: each says what should be different there, and they are sent together. */
 export function Tray({ notes, send, busy, refused }: Omit<Sent, 'send'> & { notes: Notes; send: (notes: object[]) => Promise<boolean> }) {
   const list = useSyncExternalStore(notes.watch, () => notes.list);
   const [sending, setSending] = useState(false);
+  const [sent, setSent] = useState<readonly number[]>([]);
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, refused?.problem);
   if (list.length === 0) return null;
   const written = list.filter(({ text }) => text.trim()).length;
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (busy || sending || written === 0) return;
     setSending(true);
+    setSent(list.filter(({ text }) => text.trim()).map(({ key }) => key));
     if (await send(await notes.written())) notes.clear();
     setSending(false);
   };
   return (
-    <form onSubmit={(event) => void submit(event)} className="card space-y-4 p-5" aria-labelledby="notes">
+    <form ref={form} onSubmit={(event) => void submit(event)} className="card space-y-4 p-5" aria-labelledby="notes">
       <h2 id="notes" className="font-semibold">
         Notes
       </h2>
       <ol className="space-y-4">
         {list.map((each, at) => (
-          <One key={each.key} note={each} number={at + 1} notes={notes} said={refused && SAID} />
+          <One key={each.key} note={each} number={at + 1} notes={notes} refused={refused} name={`notes.${sent.indexOf(each.key)}`} />
         ))}
       </ol>
-      <Said problem={refused?.problem} id={SAID} />
+      <Said problem={refused?.problem} id={SAID} except={NOTES} />
       <div className="flex flex-wrap gap-2">
         <Button kind="main" type="submit" disabled={busy || sending || written === 0}>
           {written < 2 ? 'Send the note' : `Send ${written} notes`} <Key name="Ctrl Enter" />
@@ -49,7 +56,17 @@ export function Tray({ notes, send, busy, refused }: Omit<Sent, 'send'> & { note
   );
 }
 
-function One({ note, number, notes, said }: { note: Draft; number: number; notes: Notes; said: string | undefined }) {
+interface OneProps {
+  note: Draft;
+  number: number;
+  notes: Notes;
+  refused: Refused | undefined;
+  /** What the request that was sent last calls it. */
+  name: string;
+}
+
+function One({ note, number, notes, refused, name }: OneProps) {
+  const answered = useAnswered({ problem: refused?.problem, name, value: note.text, hint: restOf(refused?.problem, NOTES) && SAID });
   const words = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (notes.newest !== note.key) return;
@@ -91,15 +108,15 @@ function One({ note, number, notes, said }: { note: Draft; number: number; notes
         aria-label={`What should be different, note ${number}`}
         placeholder="Red, larger, slower, remove it, other words…"
         rows={2}
-        maxLength={2000}
         className="field resize-none"
-        aria-describedby={said}
         value={note.text}
         onChange={({ target }) => notes.change(note.key, { text: target.value })}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
         }}
+        {...answered.marks}
       />
+      {answered.words}
     </li>
   );
 }

@@ -1,6 +1,7 @@
 import { Check, Circle, CircleDashed, Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { restOf } from '../../node/src/fields';
 import { doingWords, farWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
 import type { NodeState, SessionView } from '../api/client';
@@ -9,12 +10,13 @@ import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFin
 import type { Progress } from '../api/hooks';
 import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
-import type { Sent } from '../screens/session';
+import type { Refused, Sent } from '../screens/session';
 import { Approval } from './approval';
 import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { Copied } from './copied';
 import { Deletion } from './deletion';
+import { useAnswered } from './field';
 import { useRefocus } from './focus';
 import { FilesButton } from './files-button';
 import { isForThePage, Key, sendByKeys, useKey } from './keys';
@@ -28,6 +30,17 @@ import { WrittenFile } from './written-file';
 export const TURN_SAID = 'turn-said';
 const LONG_S = 20;
 
+/** Which fields say themselves what is wrong with them. */
+function answering({ name, problem }: Refused): string[] {
+  if (name === 'answer') return ['text'];
+  return name === 'plan' ? problem.fields.flatMap(({ field }) => field.match(/^scenes\.\d+\.(title|duration)$/)?.[0] ?? []) : [];
+}
+
+/** Whether there is something to say of what was refused, beside what its fields say. */
+export function leftToSay(refused: Refused | undefined): boolean {
+  return refused !== undefined && restOf(refused.problem, answering(refused)) !== undefined;
+}
+
 export interface Props extends Sent {
   session: SessionView;
   progress: Progress | undefined;
@@ -39,12 +52,13 @@ export interface Props extends Sent {
 
 /** What it is a person's turn to do, or what is being done; and below it what was refused of that. */
 export function Turn(props: Props) {
+  const { refused } = props;
   const part = useRef<HTMLDivElement>(null);
   useRefocus(shownOf(props.session.state), part);
   return (
     <div ref={part} className="space-y-3">
       <Now {...props} />
-      <Said problem={props.refused?.problem} id={TURN_SAID} />
+      <Said problem={refused?.problem} id={TURN_SAID} except={refused && answering(refused)} />
     </div>
   );
 }
@@ -195,6 +209,13 @@ function Question({ session, send, busy, refused }: Props) {
     document.addEventListener('keydown', chosen);
     return () => document.removeEventListener('keydown', chosen);
   }, []);
+  const isRefused = refused?.name === 'answer';
+  const { marks, words: said } = useAnswered({
+    problem: isRefused ? refused.problem : undefined,
+    name: 'text',
+    value: words,
+    hint: isRefused && leftToSay(refused) ? TURN_SAID : undefined,
+  });
   if (!question) return null;
   const answer = async (event: FormEvent) => {
     event.preventDefault();
@@ -231,16 +252,13 @@ function Question({ session, send, busy, refused }: Props) {
         ))}
       </fieldset>
       {(question.customInput || options.length === 0) && (
-        <label className="block space-y-1.5">
-          <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
-          <input
-            className="field"
-            value={words}
-            onChange={(event) => put.current({ words: event.target.value })}
-            aria-invalid={refused?.name === 'answer'}
-            aria-describedby={refused?.name === 'answer' ? TURN_SAID : undefined}
-          />
-        </label>
+        <div>
+          <label className="block space-y-1.5">
+            <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
+            <input className="field" value={words} onChange={(event) => put.current({ words: event.target.value })} {...marks} />
+          </label>
+          {said}
+        </div>
       )}
       <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
         Answer

@@ -10,12 +10,13 @@ import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { useDraft } from './draft';
 import { useEscape } from './escape';
+import { useAnswered, useFirstWrong } from './field';
 import { FilesButton } from './files-button';
 import { useKey } from './keys';
 import { Said } from './said';
 import { Share } from './share';
 
-const NOTE_CHARS = 500;
+const NOTE = ['note'];
 
 const UNDO = 'undo';
 
@@ -249,8 +250,13 @@ function Chosen({ session, version, restore, leave, lookAtFiles, busy, refused }
         </button>
       </div>
       <p className="line-clamp-4 text-sm wrap-anywhere whitespace-pre-wrap">{version.asked}</p>
-      <Note version={version} save={(note) => label.mutateAsync({ id: version.id, note }).then(() => true, () => false)} />
-      <Said problem={label.error ?? fork.error ?? refused} />
+      <Note
+        version={version}
+        problem={label.error}
+        save={(note) => label.mutateAsync({ id: version.id, note }).then(() => true, () => false)}
+        leave={() => label.variables?.note !== undefined && label.reset()}
+      />
+      <Said problem={label.error ?? fork.error ?? refused} except={NOTE} />
       <div className="flex flex-wrap gap-2">
         {!version.current && (
           <Button onClick={() => void restore()} disabled={busy} title={session.state.owes ? 'Stops what is being made; nothing is lost' : 'What was said, the files, the plan and the video of then; nothing is lost'}>
@@ -278,9 +284,22 @@ function Chosen({ session, version, restore, leave, lookAtFiles, busy, refused }
   );
 }
 
-function Note({ version, save }: { version: VersionView; save: (note: string) => Promise<boolean> }) {
+interface NoteProps {
+  version: VersionView;
+  problem: Problem | null;
+  save: (note: string) => Promise<boolean>;
+  leave: () => void;
+}
+
+function Note({ version, problem, save, leave: left }: NoteProps) {
   const [draft, setDraft, opener] = useDraft();
-  const leave = () => setDraft(undefined);
+  const { marks, words } = useAnswered({ problem, name: 'note', value: draft });
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, problem);
+  const leave = () => {
+    setDraft(undefined);
+    left();
+  };
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (await save(draft ?? '')) leave();
@@ -303,23 +322,26 @@ function Note({ version, save }: { version: VersionView; save: (note: string) =>
       </button>
     );
   return (
-    <form onSubmit={(event) => void submit(event)} className="flex gap-2">
-      <input
-        aria-label={`Note on version ${version.number}`}
-        className="field min-w-0 flex-1 py-1.5 text-sm"
-        maxLength={NOTE_CHARS}
-        autoFocus
-        value={draft}
-        onChange={({ target }) => setDraft(target.value)}
-        onKeyDown={(event) => {
-          if (event.key !== 'Escape') return;
-          event.preventDefault();
-          leave();
-        }}
-      />
-      <Button kind="quiet" type="submit">
-        Save
-      </Button>
+    <form ref={form} onSubmit={(event) => void submit(event)}>
+      <div className="flex gap-2">
+        <input
+          aria-label={`Note on version ${version.number}`}
+          className="field min-w-0 flex-1 py-1.5 text-sm"
+          autoFocus
+          value={draft}
+          onChange={({ target }) => setDraft(target.value)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Escape') return;
+            event.preventDefault();
+            leave();
+          }}
+          {...marks}
+        />
+        <Button kind="quiet" type="submit">
+          Save
+        </Button>
+      </div>
+      {words}
     </form>
   );
 }

@@ -11,6 +11,7 @@ import { frameAt, timecode } from '../api/timecode';
 import { fileName, seconds } from '../api/words';
 import { Away } from '../parts/away';
 import { Button } from '../parts/button';
+import { Field, useAnswered, useFirstWrong } from '../parts/field';
 import { Film } from '../parts/film';
 import { Keys } from '../parts/keys';
 import { Remark } from '../parts/remark';
@@ -21,6 +22,7 @@ type ShareCommentView = Schemas['ShareCommentView'];
 
 const NAMED = 'koda.name';
 const UNTITLED = 'An animation';
+const FIELDS = ['text', 'name'];
 const USUAL_FPS = 30;
 
 function useShared(token: string) {
@@ -196,6 +198,9 @@ function Comments({ token, reel, fps, hasMoments }: { token: string; reel: Reel;
       rememberName(sent.name);
     },
   });
+  const form = useRef<HTMLFormElement>(null);
+  useFirstWrong(form, sending.error);
+  const answered = useAnswered({ problem: sending.error, name: 'text', value: text });
   const send = (event?: FormEvent) => {
     event?.preventDefault();
     if (!text.trim() || isUnderWay.current) return;
@@ -207,38 +212,49 @@ function Comments({ token, reel, fps, hasMoments }: { token: string; reel: Reel;
   };
   return (
     <section aria-labelledby="comments" className="space-y-5">
-      <form onSubmit={send} className="card space-y-4 p-5">
+      <form ref={form} onSubmit={send} className="card space-y-4 p-5">
         <div>
           <h2 id="comments" className="font-semibold">
             What do you think?
           </h2>
           <p className="mt-1 text-sm text-muted">Only whoever sent you the link reads it.</p>
         </div>
-        <textarea
-          ref={field}
-          aria-label="Your comment"
-          rows={4}
-          className="field resize-y"
-          value={text}
-          onChange={({ target }) => {
-            if (!text) reel.pause(); // the moment is that of the thought
-            setText(target.value);
-          }}
-          onKeyDown={keys}
-        />
+        <div>
+          <textarea
+            ref={field}
+            aria-label="Your comment"
+            rows={4}
+            className="field resize-y"
+            value={text}
+            onChange={({ target }) => {
+              if (!text) reel.pause(); // the moment is that of the thought
+              setText(target.value);
+            }}
+            onKeyDown={keys}
+            {...answered.marks}
+          />
+          {answered.words}
+        </div>
         {hasMoments && (
           <label className="flex min-h-6 cursor-pointer items-center gap-2.5 text-sm tabular-nums">
             <input type="checkbox" className="size-4 accent-(--accent)" checked={isOfMoment} onChange={({ target }) => setOfMoment(target.checked)} />
             About this moment: {timecode(frame / fps)}
           </label>
         )}
-        <label className="block space-y-1.5">
-          <span className="block text-sm font-medium">
-            Your name <span className="font-normal text-muted">if you like</span>
-          </span>
-          <input className="field" autoComplete="name" value={name} onChange={({ target }) => setName(target.value)} />
-        </label>
-        <Said problem={sending.error} />
+        <Field
+          label={
+            <span className="text-sm font-medium">
+              Your name <span className="font-normal text-muted">if you like</span>
+            </span>
+          }
+          className="field"
+          autoComplete="name"
+          problem={sending.error}
+          name="name"
+          value={name}
+          set={setName}
+        />
+        <Said problem={sending.error} except={FIELDS} />
         <Button kind="main" type="submit" aria-disabled={sending.isPending || !text.trim()} className="aria-disabled:opacity-60" title="Ctrl+Enter">
           Send
         </Button>
