@@ -346,15 +346,15 @@ async def _idle_night_processes(browser: Browser, folder: Path, *, quick: bool) 
     async with Server(folder, **settings, KODA_IDLE_TIMEOUT_S=str(_IDLE_S)) as server:
         context = await browser.new_context()
         ids: list[str] = []
-        for _ in range(2):
-            page = await context.new_page()
+        planned = [await context.new_page() for _ in range(2)]
+        for page in planned:
             page.set_default_timeout(_BEGUN_MS)
             ids.append(await _begun(page, server.url, "a bouncing ball, 2 seconds, playful"))
             await page.get_by_role("button", name="Make this").wait_for()
             if not _session_processes(server):
                 raise RuntimeError("a session that has just made its plan has no process that can be counted")
         if not quick:
-            await _seen_live(page)
+            await _seen_live(planned[-1])
             await _compared(await context.new_page(), server.url, ids[-1])
             await _laid_out(await context.new_page(), server.url, ids, columns=2, row_px=500, zoom=0.5)
         for path in ("/", "/renders"):

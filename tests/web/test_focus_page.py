@@ -75,8 +75,10 @@ async def test_each_screen_begins_at_its_heading(koda: World, browser: Browser) 
 
 
 async def test_who_signs_in_begins_at_the_heading(tmp_path: Path, browser: Browser) -> None:
-    settings = {"KODA_WEB_PATH": Settings().web_path, "KODA_API_KEYS": f"ann={'k' * 32}"}
-    async with world(tmp_path, **settings) as koda, looking(browser, koda.url) as page:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=Settings().web_path, KODA_API_KEYS=f"ann={'k' * 32}") as koda,
+        looking(browser, koda.url) as page,
+    ):
         await expect(page.get_by_label("Key")).to_be_focused()
         await page.keyboard.type("k" * 32)
         await page.keyboard.press("Enter")
@@ -191,10 +193,10 @@ async def test_phases_and_finished_todos_are_heard_and_no_thought_or_token_is(ko
         await expect(page.get_by_role("status").filter(has_text="Making it")).to_have_count(1)
         todos = tuple(Todo(id=str(at), label=name) for at, name in enumerate(("Set up", "Drop in", "Roll", "Rest")))
         await koda.directory.move(session_id, commands.SetTodos(todos))
-        tokens = [
+        tokens = (
             NewEvent(type="text_chunk", data={"messageId": "msg_1", "offset": 0, "delta": "The ball is round"}),
             NewEvent(type="code_chunk", data={"path": "src/scenes/S1.tsx", "offset": 0, "delta": CODE}),
-        ]
+        )
         await koda.directory.move(session_id, commands.Think("Pondering the gravity"), events=tokens)
         await expect(page.get_by_text("Pondering the gravity").first).to_be_visible()
         for at, told in ((0, "Set up: done, 1 of 4"), (1, "Drop in: done, 2 of 4")):

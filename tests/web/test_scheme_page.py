@@ -66,8 +66,10 @@ async def test_light_or_dark_is_chosen_for_all_windows_and_is_there_before_the_p
 
 
 async def test_who_is_not_signed_in_sees_what_was_chosen_here_too(tmp_path: Path, browser: Browser) -> None:
-    settings = {"KODA_WEB_PATH": Settings().web_path, "KODA_API_KEYS": f"ann={'k' * 32}"}
-    async with world(tmp_path, **settings) as koda, looking(browser, koda.url) as page:
+    async with (
+        world(tmp_path, KODA_WEB_PATH=Settings().web_path, KODA_API_KEYS=f"ann={'k' * 32}") as koda,
+        looking(browser, koda.url) as page,
+    ):
         await page.emulate_media(color_scheme="light")
         await page.evaluate("localStorage.setItem('koda.scheme', 'dark')")
         await page.reload()
