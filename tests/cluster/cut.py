@@ -58,7 +58,6 @@ from tests.cluster.machines import (
 from tests.cluster.tables import tables
 from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
-from tests.state import records
 
 AWAY_S, SHORT_S = 10.0, 3.0
 KINDS = {"session": "ray::_SessionHost", "coordinator": "ray::_CoordinatorHost", "capture": "ray::_capture"}
@@ -250,7 +249,7 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             await asyncio.to_thread(ray.nodes)
             if (await store.get_job(job)).status in OVER:
                 job = await world.render()
-        sleeper = (await records.new_session(store, USER)).id
+        sleeper = await world.asleep()
         units = len(await store.chunks(job))
         await asyncio.to_thread(head.crash)
         began = time.monotonic()

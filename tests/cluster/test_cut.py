@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from koda_ray.config import REPO_ROOT
+from tests.cluster.broken import BROKEN
 from tests.cluster.rolled import NEWER
 from tests.cluster.work import DURATION_S, FPS
 
@@ -22,12 +23,13 @@ pytestmark = [
 WHOLE = ["succeeded", round(DURATION_S * FPS), None]
 
 
-def lose(what: str, times: int = 1) -> dict[str, Any]:
-    """Run a cluster that loses something, so often; return what became of its work."""
+def lose(what: str, times: int = 1, **env: str) -> dict[str, Any]:
+    """Run a cluster that loses something, so often, with more in its environment; return what became of its work."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     done = subprocess.run(
         [*command, "-m", "tests.cluster.cut", what, str(times)],
-        cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
+        cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT), **env}, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -54,6 +56,13 @@ def test_processes_that_are_killed_lose_nothing_and_do_nothing_twice() -> None:
     assert seen["render"] == WHOLE, seen
 
 
+@pytest.mark.parametrize("broken", BROKEN)
+def test_sessions_that_lose_what_is_said_or_do_it_twice_are_found_out(broken: str) -> None:
+    seen = lose("process", 1, KODA_HOOKS=f"tests.cluster.broken:{broken}")
+    counted = {name for name in ("lost_events", "repeated_effects") if seen[name]}
+    assert counted == {BROKEN[broken]}, seen
+
+
 @pytest.mark.parametrize("what", ["database", "bucket"])
 def test_a_session_and_a_render_outlive_what_is_away_for_a_while(what: str) -> None:
     seen = lose(what)
@@ -74,6 +83,7 @@ def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
     seen = lose("head", 4)
     assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
     assert seen["commands"] > 1 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert not seen["awake_waited"] and seen["asleep_waited"], seen
     for events in seen["events"].values():
         assert events == [*range(1, len(events) + 1)] and events

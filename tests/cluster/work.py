@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
 from pydantic import JsonValue
@@ -30,14 +29,15 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.built import read_folder
+from tests.cluster.saying import PLAN, SaidTally, tally, words
 from tests.state import records
 
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
-MODES = ("auto", "ask")
-"""What is said to sessions, in turns; each begins with the first."""
+MOST_EVENTS = 100_000
+"""More than any session has."""
 _IN_TIME_S = 240.0
 
 
@@ -63,7 +63,7 @@ class World:
         self.store = store
         self.storage = Storage.from_settings(settings)
         self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
-        self._said: dict[str, dict[str, str]] = {}
+        self._said: dict[str, dict[str, bool]] = {}
         self._renders = 0
 
     async def _sandboxes(self) -> SandboxProvider:
@@ -75,10 +75,14 @@ class World:
         return [*self._said]
 
     async def session(self) -> str:
-        """Make a session that is awake."""
-        made = await records.new_session(self.store, USER)
-        await self.say(made.id)
-        return made.id
+        """Make a session that is awake, and does nothing but what is said to it."""
+        made = await self.asleep()
+        await self.say(made)
+        return made
+
+    async def asleep(self) -> str:
+        """Make such a session that nobody has woken yet."""
+        return (await records.new_session(self.store, USER, phase="plan", plan=PLAN)).id
 
     async def say(self, session_id: str) -> float:
         """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
@@ -92,31 +96,31 @@ class World:
     async def submit(self, session_id: str, key: str) -> bool:
         """Say something to a session, other than what was said before; return whether that waits for it."""
         told = await self.directory.submit(
-            session_id=session_id, user_id=USER, name="permissions", body=self.words(session_id, key), key=key
+            session_id=session_id, user_id=USER, name="plan", body=self.words(session_id, key), key=key
         )  # fmt: skip
+        self.answered(session_id, key)
         return "waits" in told.result
 
     def words(self, session_id: str, key: str) -> dict[str, JsonValue]:
         """Return what is said to a session under a key; one thing after the other, so that each is seen to be taken."""
-        said = self._said.setdefault(session_id, {})
-        return {"mode": said.setdefault(key, MODES[(len(said) + 1) % 2])}
+        self._said.setdefault(session_id, {}).setdefault(key, False)
+        return words(key)
+
+    def answered(self, session_id: str, key: str) -> None:
+        """Note that what was said under a key was answered: from now on it may not be lost."""
+        self._said[session_id][key] = True
 
     async def account(self) -> dict[str, int]:
         """Compare what was said to sessions with what their events tell: what is missing, and what happened twice.
 
         What waits is taken first: one that had to wait for a place is lost only where it never comes.
         """
-        lost = repeated = 0
+        found = SaidTally()
         for session_id, said in self._said.items():
             await comes_true(functools.partial(self._took_all, session_id), "a session takes what waits for it")
-            events = await self.store.events(session_id, limit=10_000)
-            lost += (events[-1].seq if events else 0) - len(events)
-            states = [event.data["state"] for event in events if event.type == "state_change" and "state" in event.data]
-            modes = [str(cast("Any", state)["permissions"]["mode"]) for state in states]
-            changes = [mode for mode, _ in itertools.groupby([MODES[0], *modes])][1:]
-            lost += max(0, len(said) - len(changes))
-            repeated += max(0, len(changes) - len(said))
-        return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
+            row = await self.store.get_session(session_id)
+            found += tally(said, row, await self.store.events(session_id, limit=MOST_EVENTS))
+        return {"said": found.said, "lost_events": found.lost, "repeated_effects": found.repeated}
 
     async def _took_all(self, session_id: str) -> bool:
         return not await self.store.inbox(session_id)
