@@ -17,17 +17,18 @@ from tests.cluster.rolled import NEWER
 from tests.cluster.work import DURATION_S, FPS
 
 pytestmark = [
-    pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(900),
+    pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.sandbox,
+    pytest.mark.timeout(900),
     pytest.mark.needs("netns", "postgres", "s3", "seaweedfs"),
 ]  # fmt: skip
 WHOLE = ["succeeded", round(DURATION_S * FPS), None]
 
 
-def lose(what: str, times: int = 1, **env: str) -> dict[str, Any]:
-    """Run a cluster that loses something, so often, with more in its environment; return what became of its work."""
+def lose(what: str, *more: object, **env: str) -> dict[str, Any]:
+    """Run a cluster that loses something, with more words and more in its environment; return what became of it."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut", what, str(times)],
+        [*command, "-m", "tests.cluster.cut", what, *map(str, more)],
         cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT), **env}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
@@ -54,6 +55,18 @@ def test_processes_that_are_killed_lose_nothing_and_do_nothing_twice() -> None:
     assert len(seen["killed"]) >= 5 and seen["said"] > 6, seen
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["render"] == WHOLE, seen
+
+
+@pytest.mark.parametrize("what", ["link", "machine", "spot", "bucket", "disk", "rolling"])
+def test_agents_at_work_go_on_and_do_nothing_twice(what: str) -> None:
+    """Their calls, their files, what was paid, their preview and their sandboxes, when all is over."""
+    seen = lose(what, 1, "agents")
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["render"] == WHOLE, seen
+    (agents,) = seen["agents"]
+    assert agents["wrong"] == [] and agents["calls"] > 20, agents
+    if what != "bucket":  # which its process outlives
+        assert agents["taken_at_work"] and agents["sandboxes"] == 2, agents
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -92,6 +105,7 @@ def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
 
 def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_there_is_room() -> None:
     seen = lose("disk")
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["render"] == WHOLE, seen
     assert seen["chosen_while_full"] == [] and seen["more_sessions"] == 2
     before, after = seen["session_epochs"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,24 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.built import read_folder
+from tests.cluster.agents import WorkingSession
 from tests.cluster.saying import PLAN, SaidTally, tally, words
+from tests.cluster.waiting import NotInTimeError, comes_true
+from tests.llm.server import ModelServer
 from tests.state import records
+
+__all__ = [
+    "DURATION_S",
+    "FPS",
+    "LARGE",
+    "MOST_EVENTS",
+    "USER",
+    "NotInTimeError",
+    "World",
+    "at_work",
+    "comes_true",
+    "janitor_answers",
+]
 
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
@@ -38,28 +53,21 @@ DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
 MOST_EVENTS = 100_000
 """More than any session has."""
-_IN_TIME_S = 240.0
-
-
-class NotInTimeError(Exception):
-    """What should have come true has not. No `SystemExit`: a loop ends at once with that, and nobody can say more."""
-
-
-async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
-    """Wait until something is so; return how long that took, in seconds."""
-    began = time.monotonic()
-    while not await what():
-        if time.monotonic() - began > within_s:
-            raise NotInTimeError(f"not in time: {why}")
-        await asyncio.sleep(0.1)
-    return time.monotonic() - began
 
 
 class World:
-    """The cluster with what works in it."""
+    """The cluster with what works in it.
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    Args:
+        settings: Of all of it.
+        store: Its database.
+        model: What answers agents; none work where there is none.
+    """
+
+    def __init__(self, settings: Settings, store: Store, model: ModelServer | None = None) -> None:
         self.settings = settings
+        self.model = model
+        self.working: list[WorkingSession] = []
         self.store = store
         self.storage = Storage.from_settings(settings)
         self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
@@ -110,17 +118,25 @@ class World:
         """Note that what was said under a key was answered: from now on it may not be lost."""
         self._said[session_id][key] = True
 
-    async def account(self) -> dict[str, int]:
+    async def work(self) -> None:
+        """Have the agents of another session at work."""
+        assert self.model is not None
+        given = (self.store, self.storage, self.model)
+        self.working.append(await WorkingSession.begin(*given, directory=self.directory, user_id=USER))
+
+    async def account(self) -> dict[str, Any]:
         """Compare what was said to sessions with what their events tell: what is missing, and what happened twice.
 
-        What waits is taken first: one that had to wait for a place is lost only where it never comes.
+        What waits is taken first: one that had to wait for a place is lost only where it never comes. Where agents
+        work, it is said what became of that.
         """
         found = SaidTally()
         for session_id, said in self._said.items():
             await comes_true(functools.partial(self._took_all, session_id), "a session takes what waits for it")
             row = await self.store.get_session(session_id)
             found += tally(said, row, await self.store.events(session_id, limit=MOST_EVENTS))
-        return {"said": found.said, "lost_events": found.lost, "repeated_effects": found.repeated}
+        worked = {"agents": [await each.account() for each in self.working]} if self.working else {}
+        return {"said": found.said, "lost_events": found.lost, "repeated_effects": found.repeated, **worked}
 
     async def _took_all(self, session_id: str) -> bool:
         return not await self.store.inbox(session_id)
@@ -180,6 +196,8 @@ async def at_work(
 ) -> AsyncGenerator[tuple[str, str]]:
     """Keep a janitor, and have a session awake and a render under way; gives their ids.
 
+    Where the world has a model, the agents of another session work as well.
+
     Args:
         world: Where.
         before: Awaited once there is a janitor.
@@ -193,6 +211,8 @@ async def at_work(
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()
+    if world.model is not None:
+        await world.work()
     yield await world.session(), await world.render(size)
     ends.set()
     await keeping

@@ -77,7 +77,7 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         await comes_true(nobody_there, "all leave the machine")
         left_s = time.monotonic() - began
         await world.say(session)
-        more = [await world.session() for _ in range(_MORE)]
+        more = [await world.session() for _ in range(_MORE - len(world.working))]
         chosen = await asyncio.to_thread(_works_on, full)
         assert await asyncio.to_thread(first.is_alive), "it was there all the time"
         await comes_true(janitor_answers, "there is a janitor")
@@ -89,6 +89,7 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
 
         room_s = await comes_true(has_room, "it is seen that there is room again")
     return {
+        **await world.account(),
         "told_s": told_s,
         "render_taken_s": taken_s,
         "left_s": left_s,
