@@ -25,8 +25,13 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class AskedServer:
-    """What was asked, and what of it was not answered as it should be."""
+    """What was asked, and what of it was not answered as it should be.
 
+    Attributes:
+        spoken_to: The session that it commands.
+    """
+
+    spoken_to: str
     counted: Counter[str] = field(default_factory=Counter[str])
     why: list[str] = field(default_factory=list[str])
 
@@ -55,8 +60,8 @@ async def asked(world: World, session_id: str, url: str | None = None) -> AsyncG
         session_id: What is read.
         url: Which server; one of this process when None.
     """
-    found, over = AskedServer(), asyncio.Event()
     spoken_to = await world.asleep()
+    found, over = AskedServer(spoken_to), asyncio.Event()
     # each on a connection of its own, as many people have
     limits = httpx.Limits(max_keepalive_connections=0)
     headers = {"Authorization": f"Bearer {KEY}"}

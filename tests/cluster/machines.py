@@ -47,9 +47,11 @@ _SANDBOXES_APART = ("sh", "-c", 'mkdir -p "$0" && mount -t tmpfs tmpfs "$0" && e
 _NAMED = (
     "sh", "-c",
     'printf "%032d" "$0" > "/run/machine$0" && '
-    '{ [ ! -e /etc/machine-id ] || mount --bind "/run/machine$0" /etc/machine-id; } && exec "$@"',
+    '{ [ ! -e /etc/machine-id ] || mount --bind "/run/machine$0" /etc/machine-id; } && '
+    '{ cat /etc/hosts; echo "10.88.0.$((10 + $0)) m$0"; } > "/run/hosts$0" && '
+    'mount --bind "/run/hosts$0" /etc/hosts && echo "m$0" > /proc/sys/kernel/hostname && exec "$@"',
 )  # fmt: skip
-"""What gives it a name, made of its number, by which its sandboxes are not taken for another machine's."""
+"""What gives it names, made of its number, by which what is there is not taken for another machine's."""
 
 
 class CutMachine:
@@ -99,7 +101,7 @@ class CutMachine:
         resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
         options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
         files = _SANDBOXES_APART if disk_mb is None else [*_ON_A_DISK, f"{disk_mb}m"]
-        own = ["unshare", "--mount", *files, *_NAMED, str(number)]
+        own = ["unshare", "--mount", "--uts", *files, *_NAMED, str(number)]
         return cls(number, env, [*own, *RAY_START, *options])
 
     def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
@@ -172,6 +174,10 @@ class CutMachine:
     def _pids(self) -> list[int]:
         there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
         return sorted(map(int, there.stdout.split()))
+
+    def does(self, worker: str) -> bool:
+        """Whether a unit's worker (host and process id) works here."""
+        return worker.partition(":")[0] == self._name
 
     def is_alive(self) -> bool:
         """Whether Ray takes it for alive."""

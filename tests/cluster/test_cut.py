@@ -108,6 +108,7 @@ def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_ther
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["render"] == WHOLE, seen
     assert seen["chosen_while_full"] == [] and seen["more_sessions"] == 2
+    assert seen["captured_while_full"] == 0 and seen["captured_elsewhere"] > 0, seen
     before, after = seen["session_epochs"]
     assert after > before
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
@@ -117,12 +118,24 @@ def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_ther
 def test_a_machine_whose_clock_is_a_minute_off_holds_what_it_works_on_and_no_longer(how: str) -> None:
     """Others, whose clocks are right, neither take it over nor wait longer for it than its leases say."""
     seen = lose(how)
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["works_there"] == 2, "its session, and who coordinates its render"
     assert seen["times_taken"] == 1, "nobody took either over"
     shortest, longest = seen["leases_s"]
     assert shortest > -30 and longest < seen["lease_s"] + 5, seen
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
+
+
+@pytest.mark.parametrize("how", ["judges-behind", "judges-ahead"])
+def test_who_judges_by_a_clock_that_is_a_minute_off_gives_up_what_is_lost_and_nothing_else(how: str) -> None:
+    """The janitor's machine and a server: of a machine whose clock is right, while it is there, and once it is not."""
+    seen = lose(how)
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["times_taken"] == 1, "nobody took anything over while it was held"
+    assert all(0 <= late_s < 30 for late_s in seen["given_up_s"].values()), seen
+    assert seen["get_failures"] == 0 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert seen["render"] == WHOLE and seen["render_elsewhere"][0] == "succeeded", seen
 
 
 def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() -> None:
