@@ -13,9 +13,8 @@ import httpx
 from koda_ray.cancellation import end_all
 from koda_ray.serve.app import application
 from koda_ray.types import new_id
-from tests.cluster.work import USER, World
+from tests.cluster.work import World
 from tests.serve.world import serving
-from tests.state import records
 
 __all__ = ["KEY", "AskedServer", "asked"]
 
@@ -26,8 +25,13 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class AskedServer:
-    """What was asked, and what of it was not answered as it should be."""
+    """What was asked, and what of it was not answered as it should be.
 
+    Attributes:
+        spoken_to: The session that it commands.
+    """
+
+    spoken_to: str
     counted: Counter[str] = field(default_factory=Counter[str])
     why: list[str] = field(default_factory=list[str])
 
@@ -56,8 +60,8 @@ async def asked(world: World, session_id: str, url: str | None = None) -> AsyncG
         session_id: What is read.
         url: Which server; one of this process when None.
     """
-    found, over = AskedServer(), asyncio.Event()
-    spoken_to = (await records.new_session(world.store, USER)).id
+    spoken_to = await world.asleep()
+    found, over = AskedServer(spoken_to), asyncio.Event()
     # each on a connection of its own, as many people have
     limits = httpx.Limits(max_keepalive_connections=0)
     headers = {"Authorization": f"Bearer {KEY}"}
@@ -73,8 +77,10 @@ async def asked(world: World, session_id: str, url: str | None = None) -> AsyncG
 
         async def say() -> None:
             key = new_id("cmd")
-            path, words = f"/v1/sessions/{spoken_to}/permissions", world.words(spoken_to, key)
+            path, words = f"/v1/sessions/{spoken_to}/plan", world.words(spoken_to, key)
             answer = await http.post(path, json=words, headers={"Idempotency-Key": key})
+            if answer.is_success:
+                world.answered(spoken_to, key)
             found.note("commands", None if answer.is_success else answer.text)
 
         async def often(kind: str, every_s: float, ask: Callable[[], Awaitable[None]]) -> None:

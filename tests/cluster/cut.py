@@ -1,4 +1,4 @@
-"""Something of a cluster is lost: ``python -m tests.cluster.cut LOSS [TIMES]``, first in name spaces of its own.
+"""Something of a cluster is lost: ``python -m tests.cluster.cut LOSS [TIMES [agents]]``, in name spaces of its own.
 
 The head and the nodes have a network each, on one bridge, with PostgreSQL and SeaweedFS behind it. This process is
 on a node of its own, which no work is put on; all work is on the first. What is lost, with a session awake and a render
@@ -14,7 +14,8 @@ under way:
 - ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
 - ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
 
-What became of the work, and when, is printed as JSON.
+With ``agents`` those of another session work meanwhile (`tests.cluster.agents`), which takes longer, and the figures
+are of a machine that is busier. What became of the work, and when, is printed as JSON.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from koda_ray.resources import SESSION_RESOURCE
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
 from tests import postgres, seaweed
+from tests.cluster.agents import model_door, reach_model, serve_model
 from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import (
     BUCKET,
@@ -49,6 +51,7 @@ from tests.cluster.machines import (
     NOTICE,
     PORT,
     RAY_START,
+    SANDBOXES,
     CutMachine,
     Door,
     network,
@@ -58,7 +61,6 @@ from tests.cluster.machines import (
 from tests.cluster.tables import tables
 from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
-from tests.state import records
 
 AWAY_S, SHORT_S = 10.0, 3.0
 KINDS = {"session": "ray::_SessionHost", "coordinator": "ray::_CoordinatorHost", "capture": "ray::_capture"}
@@ -250,7 +252,7 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             await asyncio.to_thread(ray.nodes)
             if (await store.get_job(job)).status in OVER:
                 job = await world.render()
-        sleeper = (await records.new_session(store, USER)).id
+        sleeper = await world.asleep()
         units = len(await store.chunks(job))
         await asyncio.to_thread(head.crash)
         began = time.monotonic()
@@ -369,15 +371,16 @@ def _kill(process: psutil.Process | None) -> bool:
     return False
 
 
-async def main(loss: str, times: str = "1") -> None:
+async def main(loss: str, times: str = "1", more: str = "") -> None:
     """Start it all, lose something, and print what was seen; it ends with this process.
 
     Args:
         loss: What.
         times: How often, where it comes back; of processes, each kind so often.
+        more: ``agents`` where some are to be at work.
     """
     network()
-    with postgres.serve() as server, seaweed.serve() as bucket:
+    with postgres.serve() as server, seaweed.serve() as bucket, serve_model() as model:
         database = server.create()
         url = server.url(database)
         sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
@@ -385,6 +388,7 @@ async def main(loss: str, times: str = "1") -> None:
         doors = (
             Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
             Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port)),
+            model_door(model),
         )
         for door in doors:
             await door.open()
@@ -392,7 +396,8 @@ async def main(loss: str, times: str = "1") -> None:
             "DATABASE_PROVIDER": "postgres",
             "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
             **reach(bucket),
-            "SANDBOX_PATH": "/tmp/sandboxes",
+            **reach_model(),
+            "SANDBOX_PATH": SANDBOXES,
             "KODA_API_KEYS": f"{USER}={KEY}",
             "KODA_SIGNING_KEY": KEY,
             "KODA_JANITOR_S": "0.5",
@@ -427,7 +432,7 @@ async def main(loss: str, times: str = "1") -> None:
         await store.open()
         await store.ensure_user(USER)
         await store.ensure_project(f"prj-{USER}", USER, USER)
-        world = World(settings, store)
+        world = World(settings, store, model if more == "agents" else None)
         try:
             match loss:
                 case "link":

@@ -23,6 +23,8 @@ from tests import seaweed
 from tests.seaweed import SeaweedFS
 
 HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
+SANDBOXES = "/tmp/sandboxes"
+"""Where each machine has its own."""
 METADATA, NOTICE = "169.254.169.254", Path("/tmp/notice")
 BUCKET = 8333
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
@@ -39,6 +41,17 @@ _ON_A_DISK = (
 
 def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
+
+
+_SANDBOXES_APART = ("sh", "-c", 'mkdir -p "$0" && mount -t tmpfs tmpfs "$0" && exec "$@"', SANDBOXES)
+_NAMED = (
+    "sh", "-c",
+    'printf "%032d" "$0" > "/run/machine$0" && '
+    '{ [ ! -e /etc/machine-id ] || mount --bind "/run/machine$0" /etc/machine-id; } && '
+    '{ cat /etc/hosts; echo "10.88.0.$((10 + $0)) m$0"; } > "/run/hosts$0" && '
+    'mount --bind "/run/hosts$0" /etc/hosts && echo "m$0" > /proc/sys/kernel/hostname && exec "$@"',
+)  # fmt: skip
+"""What gives it names, made of its number, by which what is there is not taken for another machine's."""
 
 
 class CutMachine:
@@ -87,7 +100,8 @@ class CutMachine:
         """
         resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
         options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
-        own = [] if disk_mb is None else ["unshare", "--mount", *_ON_A_DISK, f"{disk_mb}m"]
+        files = _SANDBOXES_APART if disk_mb is None else [*_ON_A_DISK, f"{disk_mb}m"]
+        own = ["unshare", "--mount", "--uts", *files, *_NAMED, str(number)]
         return cls(number, env, [*own, *RAY_START, *options])
 
     def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
@@ -160,6 +174,10 @@ class CutMachine:
     def _pids(self) -> list[int]:
         there = subprocess.run(["ip", "netns", "pids", self._name], check=True, capture_output=True, text=True)
         return sorted(map(int, there.stdout.split()))
+
+    def does(self, worker: str) -> bool:
+        """Whether a unit's worker (host and process id) works here."""
+        return worker.partition(":")[0] == self._name
 
     def is_alive(self) -> bool:
         """Whether Ray takes it for alive."""

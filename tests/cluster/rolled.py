@@ -81,11 +81,11 @@ def newer() -> Path:
     return _TREE
 
 
-class _Server:
+class VersionServer:
     """A server of one version, in a process of its own."""
 
     def __init__(self, env: dict[str, str], port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         with Path(f"/tmp/server{port}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SERVER, f"{HEAD}:{PORT}", HERE, str(port)],
@@ -99,10 +99,10 @@ class _Server:
         async def answers() -> bool:
             with contextlib.suppress(httpx.HTTPError):
                 async with httpx.AsyncClient(trust_env=False) as http:
-                    told.append((await http.get(f"{self._url}/v1/health")).json()["version"])
+                    told.append((await http.get(f"{self.url}/v1/health")).json()["version"])
             return bool(told)
 
-        await comes_true(answers, f"a server answers at {self._url}")
+        await comes_true(answers, f"a server answers at {self.url}")
         return told[0]
 
     async def stop(self) -> int:
@@ -118,7 +118,7 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
     port = FRONT + 1
     door = Door(FRONT, lambda: asyncio.open_connection("127.0.0.1", port))
     await door.open()
-    old_server = _Server(env, port)
+    old_server = VersionServer(env, port)
     versions = [await old_server.version()]
     url = f"http://{HERE}:{FRONT}"
     async with (
@@ -133,7 +133,7 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
             return await asyncio.to_thread(second.is_alive)
 
         await comes_true(joined, "the newer machine joins")
-        new_server = _Server(newer_env, FRONT + 2)
+        new_server = VersionServer(newer_env, FRONT + 2)
         versions.append(await new_server.version())
         port = FRONT + 2
         old_ended = await old_server.stop()

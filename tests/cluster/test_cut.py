@@ -12,22 +12,25 @@ from typing import Any
 import pytest
 
 from koda_ray.config import REPO_ROOT
+from tests.cluster.broken import BROKEN
 from tests.cluster.rolled import NEWER
 from tests.cluster.work import DURATION_S, FPS
 
 pytestmark = [
-    pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(900),
+    pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.sandbox,
+    pytest.mark.timeout(900),
     pytest.mark.needs("netns", "postgres", "s3", "seaweedfs"),
 ]  # fmt: skip
 WHOLE = ["succeeded", round(DURATION_S * FPS), None]
 
 
-def lose(what: str, times: int = 1) -> dict[str, Any]:
-    """Run a cluster that loses something, so often; return what became of its work."""
+def lose(what: str, *more: object, **env: str) -> dict[str, Any]:
+    """Run a cluster that loses something, with more words and more in its environment; return what became of it."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-P"]
     done = subprocess.run(
-        [*command, "-m", "tests.cluster.cut", what, str(times)],
-        cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
+        [*command, "-m", "tests.cluster.cut", what, *map(str, more)],
+        cwd=REPO_ROOT, env={**os.environ, "PYTHONPATH": str(REPO_ROOT), **env}, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -54,6 +57,25 @@ def test_processes_that_are_killed_lose_nothing_and_do_nothing_twice() -> None:
     assert seen["render"] == WHOLE, seen
 
 
+@pytest.mark.parametrize("what", ["link", "machine", "spot", "bucket", "disk", "rolling"])
+def test_agents_at_work_go_on_and_do_nothing_twice(what: str) -> None:
+    """Their calls, their files, what was paid, their preview and their sandboxes, when all is over."""
+    seen = lose(what, 1, "agents")
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["render"] == WHOLE, seen
+    (agents,) = seen["agents"]
+    assert agents["wrong"] == [] and agents["calls"] > 20, agents
+    if what != "bucket":  # which its process outlives
+        assert agents["taken_at_work"] and agents["sandboxes"] == 2, agents
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_sessions_that_lose_what_is_said_or_do_it_twice_are_found_out(broken: str) -> None:
+    seen = lose("process", 1, KODA_HOOKS=f"tests.cluster.broken:{broken}")
+    counted = {name for name in ("lost_events", "repeated_effects") if seen[name]}
+    assert counted == {BROKEN[broken]}, seen
+
+
 @pytest.mark.parametrize("what", ["database", "bucket"])
 def test_a_session_and_a_render_outlive_what_is_away_for_a_while(what: str) -> None:
     seen = lose(what)
@@ -74,6 +96,7 @@ def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
     seen = lose("head", 4)
     assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
     assert seen["commands"] > 1 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert not seen["awake_waited"] and seen["asleep_waited"], seen
     for events in seen["events"].values():
         assert events == [*range(1, len(events) + 1)] and events
@@ -82,8 +105,10 @@ def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
 
 def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_there_is_room() -> None:
     seen = lose("disk")
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["render"] == WHOLE, seen
     assert seen["chosen_while_full"] == [] and seen["more_sessions"] == 2
+    assert seen["captured_while_full"] == 0 and seen["captured_elsewhere"] > 0, seen
     before, after = seen["session_epochs"]
     assert after > before
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
@@ -93,12 +118,24 @@ def test_what_works_on_a_machine_whose_disk_is_full_goes_on_elsewhere_until_ther
 def test_a_machine_whose_clock_is_a_minute_off_holds_what_it_works_on_and_no_longer(how: str) -> None:
     """Others, whose clocks are right, neither take it over nor wait longer for it than its leases say."""
     seen = lose(how)
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["works_there"] == 2, "its session, and who coordinates its render"
     assert seen["times_taken"] == 1, "nobody took either over"
     shortest, longest = seen["leases_s"]
     assert shortest > -30 and longest < seen["lease_s"] + 5, seen
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
+
+
+@pytest.mark.parametrize("how", ["judges-behind", "judges-ahead"])
+def test_who_judges_by_a_clock_that_is_a_minute_off_gives_up_what_is_lost_and_nothing_else(how: str) -> None:
+    """The janitor's machine and a server: of a machine whose clock is right, while it is there, and once it is not."""
+    seen = lose(how)
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["times_taken"] == 1, "nobody took anything over while it was held"
+    assert all(0 <= late_s < 30 for late_s in seen["given_up_s"].values()), seen
+    assert seen["get_failures"] == 0 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert seen["render"] == WHOLE and seen["render_elsewhere"][0] == "succeeded", seen
 
 
 def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
 from pydantic import JsonValue
@@ -30,40 +28,50 @@ from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
 from koda_ray.types import new_id, now
 from tests.built import read_folder
+from tests.cluster.agents import WorkingSession
+from tests.cluster.saying import PLAN, SaidTally, tally, words
+from tests.cluster.waiting import NotInTimeError, comes_true
+from tests.llm.server import ModelServer
 from tests.state import records
+
+__all__ = [
+    "DURATION_S",
+    "FPS",
+    "LARGE",
+    "MOST_EVENTS",
+    "USER",
+    "NotInTimeError",
+    "World",
+    "at_work",
+    "comes_true",
+    "janitor_answers",
+]
 
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
-MODES = ("auto", "ask")
-"""What is said to sessions, in turns; each begins with the first."""
-_IN_TIME_S = 240.0
-
-
-class NotInTimeError(Exception):
-    """What should have come true has not. No `SystemExit`: a loop ends at once with that, and nobody can say more."""
-
-
-async def comes_true(what: Callable[[], Awaitable[object]], why: str, within_s: float = _IN_TIME_S) -> float:
-    """Wait until something is so; return how long that took, in seconds."""
-    began = time.monotonic()
-    while not await what():
-        if time.monotonic() - began > within_s:
-            raise NotInTimeError(f"not in time: {why}")
-        await asyncio.sleep(0.1)
-    return time.monotonic() - began
+MOST_EVENTS = 100_000
+"""More than any session has."""
 
 
 class World:
-    """The cluster with what works in it."""
+    """The cluster with what works in it.
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    Args:
+        settings: Of all of it.
+        store: Its database.
+        model: What answers agents; none work where there is none.
+    """
+
+    def __init__(self, settings: Settings, store: Store, model: ModelServer | None = None) -> None:
         self.settings = settings
+        self.model = model
+        self.working: list[WorkingSession] = []
         self.store = store
         self.storage = Storage.from_settings(settings)
         self.directory = RayDirectory(settings, store=store, storage=self.storage, sandboxes=self._sandboxes)
-        self._said: dict[str, dict[str, str]] = {}
+        self._said: dict[str, dict[str, bool]] = {}
         self._renders = 0
 
     async def _sandboxes(self) -> SandboxProvider:
@@ -75,10 +83,14 @@ class World:
         return [*self._said]
 
     async def session(self) -> str:
-        """Make a session that is awake."""
-        made = await records.new_session(self.store, USER)
-        await self.say(made.id)
-        return made.id
+        """Make a session that is awake, and does nothing but what is said to it."""
+        made = await self.asleep()
+        await self.say(made)
+        return made
+
+    async def asleep(self) -> str:
+        """Make such a session that nobody has woken yet."""
+        return (await records.new_session(self.store, USER, phase="plan", plan=PLAN)).id
 
     async def say(self, session_id: str) -> float:
         """Have a session take something, however often it has to be asked; return how long that took, in seconds."""
@@ -92,31 +104,39 @@ class World:
     async def submit(self, session_id: str, key: str) -> bool:
         """Say something to a session, other than what was said before; return whether that waits for it."""
         told = await self.directory.submit(
-            session_id=session_id, user_id=USER, name="permissions", body=self.words(session_id, key), key=key
+            session_id=session_id, user_id=USER, name="plan", body=self.words(session_id, key), key=key
         )  # fmt: skip
+        self.answered(session_id, key)
         return "waits" in told.result
 
     def words(self, session_id: str, key: str) -> dict[str, JsonValue]:
         """Return what is said to a session under a key; one thing after the other, so that each is seen to be taken."""
-        said = self._said.setdefault(session_id, {})
-        return {"mode": said.setdefault(key, MODES[(len(said) + 1) % 2])}
+        self._said.setdefault(session_id, {}).setdefault(key, False)
+        return words(key)
 
-    async def account(self) -> dict[str, int]:
+    def answered(self, session_id: str, key: str) -> None:
+        """Note that what was said under a key was answered: from now on it may not be lost."""
+        self._said[session_id][key] = True
+
+    async def work(self) -> None:
+        """Have the agents of another session at work."""
+        assert self.model is not None
+        given = (self.store, self.storage, self.model)
+        self.working.append(await WorkingSession.begin(*given, directory=self.directory, user_id=USER))
+
+    async def account(self) -> dict[str, Any]:
         """Compare what was said to sessions with what their events tell: what is missing, and what happened twice.
 
-        What waits is taken first: one that had to wait for a place is lost only where it never comes.
+        What waits is taken first: one that had to wait for a place is lost only where it never comes. Where agents
+        work, it is said what became of that.
         """
-        lost = repeated = 0
+        found = SaidTally()
         for session_id, said in self._said.items():
             await comes_true(functools.partial(self._took_all, session_id), "a session takes what waits for it")
-            events = await self.store.events(session_id, limit=10_000)
-            lost += (events[-1].seq if events else 0) - len(events)
-            states = [event.data["state"] for event in events if event.type == "state_change" and "state" in event.data]
-            modes = [str(cast("Any", state)["permissions"]["mode"]) for state in states]
-            changes = [mode for mode, _ in itertools.groupby([MODES[0], *modes])][1:]
-            lost += max(0, len(said) - len(changes))
-            repeated += max(0, len(changes) - len(said))
-        return {"said": sum(map(len, self._said.values())), "lost_events": lost, "repeated_effects": repeated}
+            row = await self.store.get_session(session_id)
+            found += tally(said, row, await self.store.events(session_id, limit=MOST_EVENTS))
+        worked = {"agents": [await each.account() for each in self.working]} if self.working else {}
+        return {"said": found.said, "lost_events": found.lost, "repeated_effects": found.repeated, **worked}
 
     async def _took_all(self, session_id: str) -> bool:
         return not await self.store.inbox(session_id)
@@ -176,6 +196,8 @@ async def at_work(
 ) -> AsyncGenerator[tuple[str, str]]:
     """Keep a janitor, and have a session awake and a render under way; gives their ids.
 
+    Where the world has a model, the agents of another session work as well.
+
     Args:
         world: Where.
         before: Awaited once there is a janitor.
@@ -189,6 +211,8 @@ async def at_work(
     await comes_true(janitor_answers, "there is a janitor")
     if before is not None:
         await before()
+    if world.model is not None:
+        await world.work()
     yield await world.session(), await world.render(size)
     ends.set()
     await keeping

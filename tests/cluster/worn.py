@@ -2,12 +2,15 @@
 
 - ``disk``: the disk of the machine with all the work is filled, once another has joined; later there is room again
 - ``behind``, ``ahead``: the machine with all the work, but for the janitor, has a clock that is a minute off
+- ``judges-behind``, ``judges-ahead``: those have it that judge, the janitor's machine and a server, and not the machine
+  with the work, whose link is taken down later
 - ``rolling``: see `tests.cluster.rolled`
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import time
@@ -26,9 +29,12 @@ from koda_ray.actors.leased_job import OVER
 from koda_ray.actors.seeing import see_nodes
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
+from koda_ray.state.keys import report_key
+from koda_ray.state.records import JobRecord, SessionRecord
+from tests.cluster.asking import asked
 from tests.cluster.machines import CutMachine
-from tests.cluster.rolled import upgrade
-from tests.cluster.work import LARGE, World, at_work, comes_true, janitor_answers
+from tests.cluster.rolled import FRONT, VersionServer, upgrade
+from tests.cluster.work import LARGE, USER, World, at_work, comes_true, janitor_answers
 
 OFF_S = 60
 DISK_MB, ROOM_MB = 512, 64
@@ -77,11 +83,14 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         await comes_true(nobody_there, "all leave the machine")
         left_s = time.monotonic() - began
         await world.say(session)
-        more = [await world.session() for _ in range(_MORE)]
+        more = [await world.session() for _ in range(_MORE - len(world.working))]
         chosen = await asyncio.to_thread(_works_on, full)
         assert await asyncio.to_thread(first.is_alive), "it was there all the time"
         await comes_true(janitor_answers, "there is a janitor")
         done, after = await world.over(job), await store.get_session(session)
+        report = json.loads(await world.storage.get(report_key(USER, job)))
+        # by who coordinates it since: what was made before is reused
+        workers = [unit["worker"] for unit in report["units"] if not unit["reused"]]
         await asyncio.to_thread(first.empty)
 
         async def has_room() -> bool:
@@ -89,10 +98,13 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
 
         room_s = await comes_true(has_room, "it is seen that there is room again")
     return {
+        **await world.account(),
         "told_s": told_s,
         "render_taken_s": taken_s,
         "left_s": left_s,
         "chosen_while_full": chosen,
+        "captured_while_full": sum(map(first.does, workers)),
+        "captured_elsewhere": sum(map(second.does, workers)),
         "more_sessions": len(more),
         "room_s": room_s,
         "session_epochs": [before.epoch, after.epoch],
@@ -149,6 +161,7 @@ def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[
             said_s = await world.say(session)
             done = await world.over(job)
         return {
+            **await world.account(),
             "clock_off_s": off_s,
             "works_there": len(there),
             "times_taken": len(epochs),
@@ -160,6 +173,78 @@ def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[
         }
 
     return lose
+
+
+def skew_judges(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[dict[str, Any]]]:
+    """Return what puts work on a machine whose clock is right, for a janitor and a server whose clocks are off.
+
+    First they have no reason to give it up. Then its link is taken down, and they have one.
+    """
+
+    async def lose(world: World, first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
+        store = world.store
+        others: list[CutMachine] = []
+
+        async def join(number: int) -> None:
+            others.append(other := CutMachine.worker(number, env))
+            await comes_true(lambda: asyncio.to_thread(other.is_alive), "the machine joins")
+
+        async def joined() -> bool:
+            await asyncio.to_thread(lambda: _take_rest(first.node))
+            await join(2)
+            return True
+
+        server = VersionServer(skewed(env, off_s), FRONT)
+        await server.version()
+        async with at_work(world, before=joined) as (session, job), asked(world, session, server.url) as asks:
+            spoken_to = asks.spoken_to
+
+            async def awake() -> bool:
+                return (await store.get_session(spoken_to)).host is not None
+
+            await comes_true(awake, "the server has a session awake")
+            epochs: set[tuple[int, int, int]] = set()
+
+            async def over() -> bool:
+                work = await store.get_job(job)
+                rows = [await store.get_session(name) for name in (session, spoken_to)]
+                epochs.add((rows[0].epoch, rows[1].epoch, work.epoch))
+                return work.status in OVER
+
+            await comes_true(over, "the render is over")
+            done = await world.over(job)
+            second = await world.render(LARGE)
+            await join(3)
+            rows = {"session": lambda: store.get_session(spoken_to), "render": lambda: store.get_job(second)}
+            held = {name: await row() for name, row in rows.items()}
+            await asyncio.to_thread(others[0].cut)
+            late_s = await asyncio.gather(*(_given_up(held[name].epoch, row) for name, row in rows.items()))
+            done_elsewhere = await world.over(second)
+        return {
+            **asks.seen,
+            **await world.account(),
+            "clock_off_s": off_s,
+            "times_taken": len(epochs),
+            "given_up_s": dict(zip(rows, late_s, strict=True)),
+            "render": done,
+            "render_elsewhere": done_elsewhere,
+        }
+
+    return lose
+
+
+async def _given_up(epoch: int, read: Callable[[], Awaitable[SessionRecord | JobRecord]]) -> float:
+    """Wait until somebody else takes something; return how long its last lease was over by then, in seconds."""
+    lease = [datetime.now(UTC)]
+
+    async def taken() -> bool:
+        row = await read()
+        if row.epoch == epoch and row.lease_until is not None:
+            lease[:] = [row.lease_until]
+        return row.epoch > epoch
+
+    await comes_true(taken, "somebody else takes it")
+    return (datetime.now(UTC) - lease[0]).total_seconds()  # this machine's clock is the database's, too
 
 
 def _for_the_janitor(env: dict[str, str]) -> CutMachine:
@@ -190,5 +275,7 @@ WORN = {
     "disk": Wear(_small, fill_disk),
     "behind": Wear(_for_the_janitor, skew(-OFF_S)),
     "ahead": Wear(_for_the_janitor, skew(OFF_S)),
+    "judges-behind": Wear(lambda env: _for_the_janitor(skewed(env, -OFF_S)), skew_judges(-OFF_S)),
+    "judges-ahead": Wear(lambda env: _for_the_janitor(skewed(env, OFF_S)), skew_judges(OFF_S)),
 }
 """Each by its name."""

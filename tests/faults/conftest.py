@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,17 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.server import Server
-from koda_ray.budgets import Amounts
 from koda_ray.client import KodaClient
 from koda_ray.events import Envelope
 from koda_ray.serve import runfile
-from koda_ray.state import checkpoint
 from koda_ray.state.records import SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage
 from koda_ray.types import NodeState
 from tests import leaks
-from tests.actors.script import APP, scripted_model
+from tests.actors.script import scripted_model
 from tests.faults import deadly
+from tests.faults.story import nothing_twice_nothing_lost
 from tests.llm.server import Answer, ModelServer, ScriptedModel
 from tests.serve.world import free_port
 
@@ -165,25 +163,7 @@ class Rig:
 
     async def nothing_twice_nothing_lost(self, session_id: str) -> None:
         """Hold a session's story and its files against what may happen once, and must not go."""
-        events = await self.store.events(session_id, limit=10_000)
-        assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        done = Counter(str(e.data["todoId"]) for e in events if e.type == "todo_update" and e.data["status"] == "done")
-        assert done and set(done.values()) == {1}, done
-        settled = Counter(str(e.data["callId"]) for e in events if e.type == "tool_end")
-        assert set(settled.values()) == {1}, settled
-        assert await self.store.tool_calls(session_id, status=("started", "waiting")) == []
-        state = (await self.store.get_session(session_id)).state
-        pointer = await self.store.latest_checkpoint(session_id)
-        assert pointer is not None and state.execution is not None
-        manifest = await checkpoint.load(self.storage, pointer.manifest_key)
-        sizes = {str(e.data["path"]): e.data["size"] for e in events if e.type == "file_written"}
-        assert set(state.execution.files) <= set(sizes)
-        assert {path: manifest.files[path].size for path in sizes} == sizes
-        assert await checkpoint.read_file(self.storage, manifest, "src/App.tsx") == APP.encode()
-        for charge in await self.store.charges(session_id):
-            if charge.kind == "render":
-                made_ms = sum(unit.wall_ms for unit in await self.store.chunks(charge.id))
-                assert charge.status == "settled" and 0 < Amounts.of(charge.spent).render_ms <= made_ms
+        await nothing_twice_nothing_lost(self.store, self.storage, session_id)
 
 
 async def until(done: Callable[[], bool], what: str, *, limit_s: float = 60) -> None:

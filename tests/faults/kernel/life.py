@@ -17,7 +17,7 @@ import random
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from koda_ray.agent.memory import is_summary, stream_of
 from koda_ray.agent.messages import from_records, repair, text_of
 from koda_ray.agent.permissions import Permissions, Rule
 from koda_ray.agent.toolkit import ToolCall, ToolOutcome
-from koda_ray.budgets import Amounts, with_limit
+from koda_ray.budgets import with_limit
 from koda_ray.errors import Conflict, Fenced
 from koda_ray.events import Envelope
 from koda_ray.llm.anthropic import AnthropicProvider
@@ -52,6 +52,7 @@ from tests.agent.world import toolkit
 from tests.faults.kernel.outside import RemoteWorld
 from tests.faults.kernel.points import HalfWriting, Points, watch_loop, watch_store
 from tests.faults.kernel.work import AGAIN, DONE, FIRST, MORE, SENT
+from tests.faults.story import outcomes_of, unbalanced, unpaid, unsound
 
 __all__ = ["KernelJob", "KernelLife", "fork", "live", "look"]
 
@@ -295,32 +296,12 @@ async def _sound(store: Store, session_id: str, points: Points, before: dict[str
     history = [message for message in history if not is_summary(message)]
     ledger = {row.id: row for row in calls}
     left = {row.id: row for head in heads for row in head.tool_calls}
-    wrong: list[str] = []
-    answered = [
-        str(block["tool_use_id"])
-        for message in history
-        for block in message.content
-        if isinstance(block, dict) and block["type"] == "tool_result"
-    ]
-    outcomes = _outcomes(ledger)
-    if sorted(answered) != sorted(outcomes):
-        wrong.append(f"results {sorted(answered)}, outcomes {sorted(outcomes)}")
-    for agent in {message.agent for message in history}:
-        said = [message for message in history if message.agent == agent]
-        positions = [message.position for message in said]
-        if positions != sorted(set(positions)):
-            wrong.append(f"positions {positions}")
-        try:
-            pairs_hold(repair(from_records(said), ledger))
-            derive(said, ledger)
-        except AssertionError as error:
-            wrong.append(f"history of {agent}: {error}")
-    wrong += await _unbalanced(store, session_id)
+    wrong = [*unsound(history, ledger), *await unbalanced(store, session_id)]
     for what in wrong:
         points.tell("invalid", what)
     if [event.seq for event in events] != list(range(1, len(events) + 1)):
         points.tell("lost", f"events {[event.seq for event in events]}")
-    outcomes = _outcomes({**left, **ledger})  # what was gone back behind was done all the same
+    outcomes = outcomes_of({**left, **ledger})  # what was gone back behind was done all the same
     ends = Counter(str(event.data["callId"]) for event in events if event.type == "tool_end")
     if ends != Counter(list(outcomes)):
         points.tell("lost", f"announced {ends}, recorded {sorted(outcomes)}")
@@ -332,24 +313,6 @@ async def _sound(store: Store, session_id: str, points: Points, before: dict[str
         if outcomes.get(call_id) != outcome:
             points.tell("rewritten", f"{call_id} was {outcome!r}, is {outcomes.get(call_id)!r}")
     points.tell("outcomes", outcomes)
-
-
-async def _unbalanced(store: Store, session_id: str) -> list[str]:
-    """Say where the agent's account is not the sum of its charges."""
-    charges = await store.charges(session_id)
-    wrong: list[str] = []
-    for account in await store.accounts("local", [session_id]):
-        for name, kept, parts in (
-            ("held", account.held, [charge.held for charge in charges]),
-            ("spent", account.spent, [charge.spent for charge in charges]),
-        ):
-            if Amounts.of(kept) != sum(map(Amounts.of, parts), Amounts()):
-                wrong.append(f"{name} is {kept}, the charges are {parts}")
-    return wrong
-
-
-def _outcomes(ledger: Mapping[str, ToolCallRecord]) -> dict[str, str]:
-    return {row.id: f"{row.status} {row.result}" for row in ledger.values() if recorded_result(row) is not None}
 
 
 async def _look(job: KernelJob, life: KernelLife, session_id: str, points: Points) -> None:
@@ -367,7 +330,8 @@ async def _look(job: KernelJob, life: KernelLife, session_id: str, points: Point
     ran = {row.id for row in calls if row.name == "charge" and row.input in asks and row.attempt > 0}
     if not ran <= agreed or any(row.status == "pending" for row in approvals):
         points.tell("invalid", f"agreed to {agreed}, ran {ran}, asked {[row.status for row in approvals]}")
-    await _paid(store, session_id, points)
+    for what in await unpaid(store, session_id):  # all is over, so nothing is on its way
+        points.tell("invalid", what)
     if job.wide:
         await _look_wider(job, life, store, session_id, points)
     points.tell("events", [[event.seq, event.id] for event in await store.events(session_id, limit=100_000)])
@@ -398,16 +362,6 @@ async def _look_wider(job: KernelJob, life: KernelLife, store: Store, session_id
     if {agent for agent, _ in sums} != {stream_of(job.name)} or [each for _, each in sums] != told:
         points.tell("invalid", f"summed up {sums}, told {told}")
     await _look_at_fork(job, life, store, history, points)
-
-
-async def _paid(store: Store, session_id: str, points: Points) -> None:
-    """Tell whether every answer that was recorded was paid for, and nothing is held for one that never came."""
-    charges = {charge.id: charge.status for charge in await store.charges(session_id)}
-    for message in await store.messages(session_id):
-        if message.role == "assistant" and charges.get(message.id) != "settled":
-            points.tell("invalid", f"the answer {message.id} is {charges.get(message.id, 'not paid for')}")
-    if "reserved" in charges.values():
-        points.tell("invalid", f"held for nobody: {charges}")
 
 
 async def _look_at_fork(
