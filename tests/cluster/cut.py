@@ -11,6 +11,8 @@ under way:
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
 - ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
 - ``bucket``: SeaweedFS, which serves it, is killed with uploads under way, is away for as long, and has what it had
+- ``database-silent``, ``bucket-silent``: what it is sent, and what it sends, is dropped for `SILENT_S`, and nobody is
+  told; a server is asked meanwhile for what is there
 - ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
 - ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
 
@@ -27,9 +29,9 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import ray
@@ -46,6 +48,7 @@ from tests.cluster.machines import (
     BUCKET,
     HEAD,
     HERE,
+    NETWORK,
     NOTICE,
     PORT,
     RAY_START,
@@ -58,9 +61,10 @@ from tests.cluster.machines import (
 from tests.cluster.tables import tables
 from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
+from tests.silence import fall_silent, speak_again
 from tests.state import records
 
-AWAY_S, SHORT_S = 10.0, 3.0
+AWAY_S, SHORT_S, SILENT_S = 10.0, 3.0, 30.0
 KINDS = {"session": "ray::_SessionHost", "coordinator": "ray::_CoordinatorHost", "capture": "ray::_capture"}
 """How the processes of a session, of renders' coordinators and of captures are called."""
 _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
@@ -293,11 +297,29 @@ async def _head_is_there() -> bool:
 
 
 async def lose_for_a_while(
-    world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]], times: int
+    world: World,
+    lose: Callable[[], Awaitable[object]],
+    bring: Callable[[], Awaitable[object]],
+    times: int,
+    *,
+    away_s: float = AWAY_S,
+    reads: Literal["session", "file"] | None = None,
 ) -> dict[str, Any]:
-    """Put work on the machine, and take away for a while what keeps its results; further times for moments, before."""
+    """Put work on the machine, and take away for a while what keeps its results; further times for moments, before.
+
+    Args:
+        world: Where.
+        lose: Takes it away.
+        bring: Has it be there again.
+        times: How often.
+        away_s: How long it is away, the last time.
+        reads: What a server is asked for meanwhile; nothing when None.
+    """
     store = world.store
-    async with at_work(world) as (session, job):
+    async with at_work(world) as (session, job), AsyncExitStack() as stack:
+        asking = None
+        if reads is not None:
+            asking = await stack.enter_async_context(asked(world, session, reads=reads, commands=False))
         for _ in range(times - 1):
             await lose()
             await asyncio.sleep(SHORT_S)
@@ -307,7 +329,7 @@ async def lose_for_a_while(
                 job = await world.render()
         units = len(await store.chunks(job))
         await lose()
-        await asyncio.sleep(AWAY_S)
+        await asyncio.sleep(away_s)
         await bring()
 
         async def render_goes_on() -> bool:
@@ -316,6 +338,7 @@ async def lose_for_a_while(
         back = await asyncio.gather(world.say(session), comes_true(render_goes_on, "the render has one unit more"))
         done = await world.over(job)
     return {
+        **(asking.seen if asking is not None else {}),
         **await world.account(),
         "session_s": back[0],
         "render_unit_s": back[1],
@@ -377,20 +400,12 @@ async def main(loss: str, times: str = "1") -> None:
         times: How often, where it comes back; of processes, each kind so often.
     """
     network()
-    with postgres.serve() as server, seaweed.serve() as bucket:
-        database = server.create()
-        url = server.url(database)
-        sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
-        user = url.partition("://")[2].partition("@")[0]
-        doors = (
-            Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
-            Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port)),
-        )
-        for door in doors:
-            await door.open()
+    with postgres.serve(HERE, NETWORK) as server, seaweed.serve() as bucket:
+        door = Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port))
+        await door.open()
         os.environ |= {
             "DATABASE_PROVIDER": "postgres",
-            "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
+            "DATABASE_URL": server.url_at(HERE, server.create()),
             **reach(bucket),
             "SANDBOX_PATH": "/tmp/sandboxes",
             "KODA_API_KEYS": f"{USER}={KEY}",
@@ -442,6 +457,10 @@ async def main(loss: str, times: str = "1") -> None:
                     kept = server if loss == "database" else bucket
                     crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))
                     seen = await lose_for_a_while(world, crash, start_again, int(times))
+                case "database-silent" | "bucket-silent":
+                    port, reads = (postgres.PORT, "session") if loss == "database-silent" else (BUCKET, "file")
+                    hush, let = (functools.partial(asyncio.to_thread, do, port) for do in (fall_silent, speak_again))
+                    seen = await lose_for_a_while(world, hush, let, int(times), away_s=SILENT_S, reads=reads)
                 case "process":
                     seen = await kill_processes(world, int(times))
                 case _ if loss in WORN:

@@ -62,6 +62,17 @@ def test_a_session_and_a_render_outlive_what_is_away_for_a_while(what: str) -> N
     assert seen["render"] == WHOLE, seen
 
 
+@pytest.mark.parametrize("what", ["database", "bucket"])
+@pytest.mark.needs("iptables")
+def test_a_session_and_a_render_outlive_what_falls_silent_for_a_while(what: str) -> None:
+    """Nobody is told that it is gone: what was sent is not answered, and connections stay open for nothing."""
+    seen = lose(f"{what}-silent")
+    assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
+    assert seen["render"] == WHOLE, seen
+    assert seen["gets"] > 0 and set(seen["codes"]) <= {"STORAGE_FAILED"}, "each was answered, if with what is wrong"
+
+
 def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None:
     seen = lose("spot")
     assert seen["session_epoch"] == 2, "it was let go once, and taken once"
