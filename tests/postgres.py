@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 
@@ -66,9 +68,17 @@ class Postgres:
         self.wait()
 
     def crash(self) -> None:
-        """End it at once: no session is told and nothing is written, so that its next start recovers."""
-        self._server.send_signal(signal.SIGQUIT)
+        """Kill it and all of its processes at once: nobody is told, nothing is written, and its next start recovers."""
+        self._server.send_signal(signal.SIGSTOP)  # or it would have others in the place of those that are killed
+        killed = psutil.Process(self._server.pid).children(recursive=True)
+        for process in (*killed, self._server):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self._server.wait()
+        deadline = time.monotonic() + _START_S
+        while any(map(_runs, killed)):  # its memory is theirs, and the next one wants it to be nobody's
+            assert time.monotonic() < deadline, killed
+            time.sleep(0.01)
 
     def wait(self) -> None:
         """Wait until it takes connections."""
@@ -116,6 +126,14 @@ class Postgres:
                 connection.execute(text(statement))
         finally:
             engine.dispose()
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether a process runs; one whose parent is gone may stay a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager
