@@ -35,7 +35,9 @@ machine does both. Every run renders the same page anew, on workers that are war
   for nothing, is heard again, to a session's taking a command, or a render's having a unit more, whichever is later
 - ``activation_after_head_s``: from when a head that was killed takes connections again, to when a session that slept
   has taken what was said to it meanwhile; ``head_kill_get_failures``, ``head_kill_commands_refused``: of requests to
-  a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there were
+  a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there
+  were, ``head_kill_commands_away`` how many commands were asked with the head away, ``head_kill_away`` those of each
+  kind with how long their answers took, and ``head_kill_untrue_answers`` how many sessions are not as was answered
 - ``session_back_s``: from killing all of a machine to a session's taking a command on another
 - ``lost_events``, ``repeated_effects``: of what was said to sessions while something was lost, what their events lack,
   and what they have twice, over all losses. What comes back is killed ``--kills`` times (20): sessions' processes,
@@ -111,6 +113,8 @@ BARS: dict[str, tuple[float, float]] = {
     "bucket_silent_s": (0, 15),
     "head_kill_get_failures": (0, 0),
     "head_kill_commands_refused": (0, 0),
+    "head_kill_commands_away": (50, _ANY),
+    "head_kill_untrue_answers": (0, 0),
     "activation_after_head_s": (-_ANY, 5),
     "lost_events": (0, 0),
     "repeated_effects": (0, 0),
@@ -333,6 +337,9 @@ def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], ki
             "head_kill_get_failures": headless["get_failures"],
             "head_kill_commands_refused": headless["commands_refused"],
             "head_kill_asked": headless["gets"] + headless["commands"],
+            "head_kill_commands_away": headless["commands_away"],
+            "head_kill_untrue_answers": headless["untrue_answers"],
+            "head_kill_away": headless["away"],
             "activation_after_head_s": headless["woken_s"],
         }
     times = {kind: len(each) * (kills if kind in BACK else 1) for kind, each in had.items() if kind != "process"}

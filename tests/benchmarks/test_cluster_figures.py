@@ -49,6 +49,11 @@ def losses() -> dict[str, list[dict[str, Any]]]:
     none_lost = {"lost_events": 0, "repeated_effects": 0}
     cut = {"session_s": 5.0, "render_taken_s": 6.0, "janitor_s": 7.0, "render_unit_s": 8.0, "ended_s": 9.0}
     asked = {"get_failures": 0, "commands_refused": 0, "gets": 50, "commands": 10, "woken_s": 1.5}
+    asked |= {
+        "commands_away": 60,
+        "untrue_answers": 0,
+        "away": {"fork": {"count": 1, "median_s": 9.0, "longest_s": 9.0}},
+    }
     return {
         "process": [{**none_lost, "killed": [*PROCESSES] * 20}],
         "database": [none_lost],

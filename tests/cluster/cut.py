@@ -9,7 +9,7 @@ under way:
 - ``machine``: as that, but everything on the first node is killed
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
-- ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
+- ``database``: all processes of PostgreSQL are killed, it is away for `AWAY_S`, and recovers
 - ``bucket``: SeaweedFS, which serves it, is killed with uploads under way, is away for as long, and has what it had
 - ``database-silent``, ``bucket-silent``: what it is sent, and what it sends, is dropped for `SILENT_S`, and nobody is
   told; a server is asked meanwhile for what is there
@@ -39,7 +39,7 @@ import ray
 from koda_ray.actors.host import NAMESPACE
 from koda_ray.actors.leased_job import OVER
 from koda_ray.config import Settings
-from koda_ray.resources import SESSION_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
 from tests import postgres, seaweed
@@ -71,6 +71,8 @@ _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
 """Those that would work on for as long as nothing ends them."""
 _TURNS, _THERE_S = 2, 20.0
 _SAID = 3
+_OFFERS = {"head": {SESSION_RESOURCE: 12, CHROMIUM_RESOURCE: 1}}
+"""What the first machine has more of than others: with the head away, sessions are made."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
 
@@ -243,11 +245,12 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
     Further times it is taken away with nothing but commands to both, before; each time once it is there.
     """
     store = world.store
-    async with at_work(world) as (session, job), asked(world, session) as asking:
+    async with at_work(world) as (session, job), asked(world, session, commands="all") as asking:
         for _ in range(times - 1):
-            await asyncio.to_thread(head.crash)
-            await asyncio.sleep(SHORT_S)
-            await asyncio.to_thread(head.recover)
+            with asking.away():
+                await asyncio.to_thread(head.crash)
+                await asyncio.sleep(SHORT_S)
+                await asyncio.to_thread(head.recover)
             await world.say(session)
             # not only that it listens: Ray's clients wait longer from try to try, and count as one absence all that
             # lies between two answers; who got none for a minute is ended
@@ -256,11 +259,12 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
                 job = await world.render()
         sleeper = (await records.new_session(store, USER)).id
         units = len(await store.chunks(job))
-        await asyncio.to_thread(head.crash)
-        began = time.monotonic()
-        said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
-        await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
-        await asyncio.to_thread(head.recover)
+        with asking.away():
+            await asyncio.to_thread(head.crash)
+            began = time.monotonic()
+            said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
+            await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
+            await asyncio.to_thread(head.recover)
 
         async def awake() -> bool:
             return not await store.inbox(sleeper)
@@ -319,7 +323,7 @@ async def lose_for_a_while(
     async with at_work(world) as (session, job), AsyncExitStack() as stack:
         asking = None
         if reads is not None:
-            asking = await stack.enter_async_context(asked(world, session, reads=reads, commands=False))
+            asking = await stack.enter_async_context(asked(world, session, reads=reads, commands="none"))
         for _ in range(times - 1):
             await lose()
             await asyncio.sleep(SHORT_S)
@@ -416,7 +420,7 @@ async def main(loss: str, times: str = "1") -> None:
         }
         env = dict(os.environ)
         head = CutMachine.head(env)
-        first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env)
+        first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env, offers=_OFFERS.get(loss))
         own = [f"--address={HEAD}:{PORT}", "--num-cpus=0", f"--node-ip-address={HERE}"]
         start([*RAY_START, *own], env, "here")
 
