@@ -31,14 +31,19 @@ machine does both. Every run renders the same page anew, on workers that are war
   the end of what had run on meanwhile; of several such losses the longest each
 - ``spot_notice_no_new_work_s``: from a cloud's notice that it takes such a machine away, to the last that was begun on
   it; ``spot_notice`` has when what worked there had left it, and was taken elsewhere
+- ``database_silent_s``, ``bucket_silent_s``: from when one that was silent for half a minute, with its connections open
+  for nothing, is heard again, to a session's taking a command, or a render's having a unit more, whichever is later
 - ``activation_after_head_s``: from when a head that was killed takes connections again, to when a session that slept
   has taken what was said to it meanwhile; ``head_kill_get_failures``, ``head_kill_commands_refused``: of requests to
-  a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there were
+  a server of its own all that while, which were not answered as they should be; ``head_kill_asked`` how many there
+  were, ``head_kill_commands_away`` how many commands were asked with the head away, ``head_kill_away`` those of each
+  kind with how long their answers took, and ``head_kill_untrue_answers`` how many sessions are not as was answered
 - ``session_back_s``: from killing all of a machine to a session's taking a command on another
 - ``lost_events``, ``repeated_effects``: of what was said to sessions while something was lost, what their events lack,
   and what they have twice, over all losses. What comes back is killed ``--kills`` times (20): sessions' processes,
   coordinators', those that capture, the database, the bucket and the head. A machine that is killed, one that is cut
-  off and comes back, and one that is given notice, each a cluster of its own, are lost ``--losses`` times (1).
+  off and comes back, one that is given notice, and a database and a bucket that fall silent, each in a cluster of its
+  own, are lost ``--losses`` times (1).
   ``kills`` has how often each was. A loss that failed leaves the figures of its kind unmeasured, and these two, which
   are so as well where fewer processes were killed
 - what `benchmarks.many_rows` and `benchmarks.load` say, and ``idle_followers_1000_queries_per_s``: how often a process
@@ -104,8 +109,12 @@ BARS: dict[str, tuple[float, float]] = {
     "session_back_s": (0, 10),
     "silent_cut_s": (0, 15),
     "spot_notice_no_new_work_s": (-_ANY, 1),
+    "database_silent_s": (0, 15),
+    "bucket_silent_s": (0, 15),
     "head_kill_get_failures": (0, 0),
     "head_kill_commands_refused": (0, 0),
+    "head_kill_commands_away": (50, _ANY),
+    "head_kill_untrue_answers": (0, 0),
     "activation_after_head_s": (-_ANY, 5),
     "lost_events": (0, 0),
     "repeated_effects": (0, 0),
@@ -120,8 +129,9 @@ BARS: dict[str, tuple[float, float]] = {
     "model_1000_loss_pct": (-_ANY, 5),
 }
 """What each figure shall be: at least, at most."""
-BACK, GONE = ("process", "database", "bucket", "head"), ("machine", "link", "spot")
-"""What `tests.cluster.cut` loses that comes back, and machines, which are lost."""
+BACK, GONE = ("process", "database", "bucket", "head"), ("machine", "link", "spot", "database-silent", "bucket-silent")
+"""What `tests.cluster.cut` kills that comes back; and machines, which are lost, and what falls silent."""
+_SILENT = ("database", "bucket")
 PROCESSES = ("session", "coordinator", "capture")
 """Whose processes are killed, each kind so often."""
 _CUT = ("session_s", "render_taken_s", "janitor_s", "render_unit_s", "ended_s")
@@ -291,7 +301,7 @@ async def lost_machines(parts: PartsKept, kills: int, losses: int) -> dict[str, 
 
 
 def _may_lose() -> bool:
-    return os.geteuid() == 0 and shutil.which("ip") is not None
+    return os.geteuid() == 0 and all(shutil.which(program) is not None for program in ("ip", "iptables"))
 
 
 def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], kills: int) -> dict[str, Any]:
@@ -316,6 +326,9 @@ def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], ki
     if found["link"]:
         told["silent_cut_s"] = max(worst("link", "session_s"), worst("link", "render_taken_s"))
         told["silent_cut"] = {name: worst("link", name) for name in _CUT}
+    for what in _SILENT:
+        if found[kind := f"{what}-silent"]:
+            told[f"{what}_silent_s"] = max(worst(kind, "session_s"), worst(kind, "render_unit_s"))
     if found["spot"]:
         told["spot_notice_no_new_work_s"] = worst("spot", "no_new_work_s")
         told["spot_notice"] = {name: worst("spot", name) for name in _NOTICE}
@@ -324,6 +337,9 @@ def figures_of_losses(seen_of: Mapping[str, Sequence[dict[str, Any] | None]], ki
             "head_kill_get_failures": headless["get_failures"],
             "head_kill_commands_refused": headless["commands_refused"],
             "head_kill_asked": headless["gets"] + headless["commands"],
+            "head_kill_commands_away": headless["commands_away"],
+            "head_kill_untrue_answers": headless["untrue_answers"],
+            "head_kill_away": headless["away"],
             "activation_after_head_s": headless["woken_s"],
         }
     times = {kind: len(each) * (kills if kind in BACK else 1) for kind, each in had.items() if kind != "process"}

@@ -15,6 +15,7 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |- RenderError             capture, encoding, joining
     |  |- PageError | PageNotReady | BrowserCrashed | EncodeFailed | QualityRejected
     |- StorageError            reading or writing objects
+    |  |- DatabaseAway         the database does not answer
     |- ModelError              a model provider
     |  |- ModelOverloaded | ModelStreamBroken | ModelRefused | ModelAuth
     |- Missing                 a program, package or setting that the work needs
@@ -37,6 +38,7 @@ __all__ = [
     "CommandBlocked",
     "CommandTimeout",
     "Conflict",
+    "DatabaseAway",
     "EncodeFailed",
     "Fenced",
     "HookStopped",
@@ -240,6 +242,15 @@ class StorageError(KodaError):
 
     code = "STORAGE_FAILED"
     default_retryable = True
+
+
+class DatabaseAway(StorageError):
+    """The database cannot be reached, or fell silent; what it was told last it may have done.
+
+    No work is at fault: what was under way is gone on with once it is there again.
+    """
+
+    status = 503
 
 
 class ModelError(KodaError):

@@ -20,13 +20,13 @@ from sqlalchemy.engine import make_url
 
 from tests import postgres
 
-__all__ = ["POOL_SIZE", "behind", "serve", "why_missing"]
+__all__ = ["POOL_SIZE", "PORT", "behind", "serve", "why_missing"]
 
 POOL_SIZE = 3
 """How many connections of the server's all clients of a database share."""
 _PROGRAM = "pgbouncer"
 _START_S = 60.0
-_PORT = 6432
+PORT = 6432
 
 
 def _find() -> str | None:
@@ -40,13 +40,13 @@ def why_missing() -> str | None:
 
 def behind(url: str, home: Path) -> str:
     """Return the address of a server's database, through the one that listens in a folder."""
-    through = make_url(url).update_query_dict({"host": str(home), "port": str(_PORT)})
+    through = make_url(url).update_query_dict({"host": str(home), "port": str(PORT)})
     return through.render_as_string(hide_password=False)
 
 
 @contextmanager
-def serve(server_url: str) -> Iterator[Path]:
-    """Start one before a server, and end it; give the folder that it listens in."""
+def serve(server_url: str, **more: str | int) -> Iterator[Path]:
+    """Start one before a server, and end it; give the folder that it listens in. What else is given are settings."""
     user = postgres.owner()
     as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     home = Path(tempfile.mkdtemp(prefix="pgb-"))  # short: a socket's path may have 107 bytes
@@ -56,11 +56,12 @@ def serve(server_url: str) -> Iterator[Path]:
         at = make_url(server_url).query["host"]
         settings = {
             "unix_socket_dir": home,
-            "listen_port": _PORT,
+            "listen_port": PORT,
             "auth_type": "any",
             "pool_mode": "transaction",
             "default_pool_size": POOL_SIZE,
             "max_client_conn": 500,
+            **more,
         }
         lines = ["[databases]", f"* = host={at} user={user.pw_name}", "[pgbouncer]"]
         lines += [f"{name} = {value}" for name, value in settings.items()]
@@ -76,7 +77,7 @@ def serve(server_url: str) -> Iterator[Path]:
             )
         try:
             deadline = time.monotonic() + _START_S
-            while not (home / f".s.PGSQL.{_PORT}").exists():
+            while not (home / f".s.PGSQL.{PORT}").exists():
                 assert process.poll() is None and time.monotonic() < deadline, (home / "log").read_text()
                 time.sleep(0.02)
             yield home

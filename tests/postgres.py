@@ -1,7 +1,8 @@
-"""A PostgreSQL server for tests, as Debian's package has it: on a socket only, in a folder that goes with it."""
+"""A PostgreSQL server for tests, as Debian's package has it: on a socket, in a folder that goes with it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -15,14 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 
-__all__ = ["Postgres", "find_program", "owner", "serve", "why_missing"]
+__all__ = ["PORT", "Postgres", "find_program", "owner", "serve", "why_missing"]
 
+PORT = 5432
 _START_S = 60.0
 # Nothing here has to outlive a power cut. Commits of clients that are killed are the server's, and it lives on.
-_OPTIONS = {"fsync": "off", "full_page_writes": "off", "listen_addresses": "", "max_connections": "200"}
+_OPTIONS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
 
 
 def find_program(name: str) -> str | None:
@@ -65,9 +68,17 @@ class Postgres:
         self.wait()
 
     def crash(self) -> None:
-        """End it at once: no session is told and nothing is written, so that its next start recovers."""
-        self._server.send_signal(signal.SIGQUIT)
+        """Kill it and all of its processes at once: nobody is told, nothing is written, and its next start recovers."""
+        self._server.send_signal(signal.SIGSTOP)  # or it would have others in the place of those that are killed
+        killed = psutil.Process(self._server.pid).children(recursive=True)
+        for process in (*killed, self._server):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self._server.wait()
+        deadline = time.monotonic() + _START_S
+        while any(map(_runs, killed)):  # its memory is theirs, and the next one wants it to be nobody's
+            assert time.monotonic() < deadline, killed
+            time.sleep(0.01)
 
     def wait(self) -> None:
         """Wait until it takes connections."""
@@ -92,6 +103,11 @@ class Postgres:
         url = URL.create("postgresql+psycopg", username=self._user, database=database, query=query)
         return url.render_as_string(hide_password=False)
 
+    def url_at(self, address: str, database: str, port: int = PORT) -> str:
+        """Return a database's URL over the network."""
+        url = URL.create("postgresql+psycopg", self._user, host=address, port=port, database=database)
+        return url.render_as_string(hide_password=False)
+
     def create(self, template: str = "template0") -> str:
         """Make a database, empty or as another one that nobody is connected to; return its name."""
         name = f"koda_{uuid.uuid4().hex}"
@@ -112,9 +128,22 @@ class Postgres:
             engine.dispose()
 
 
+def _runs(process: psutil.Process) -> bool:
+    """Whether a process runs; one whose parent is gone may stay a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @contextmanager
-def serve() -> Iterator[Postgres]:
-    """Start a server, and end it with everything that it has."""
+def serve(address: str = "", network: str | None = None) -> Iterator[Postgres]:
+    """Start a server, and end it with everything that it has.
+
+    Args:
+        address: Where it listens besides, at `PORT`; nowhere else when empty.
+        network: From which addresses anybody may come in; this machine's alone when None.
+    """
     user = owner()
     as_other = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     as_user: dict[str, Any] = as_other if os.geteuid() == 0 else {}
@@ -130,7 +159,10 @@ def serve() -> Iterator[Postgres]:
             [*initdb, "--no-sync", "--locale=C"], env=environment, capture_output=True, text=True, cwd=home, **as_user
         )
         assert made.returncode == 0, made.stdout + made.stderr
-        options = [f"-c{name}={value}" for name, value in _OPTIONS.items()]
+        if network is not None:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {network} trust\n")
+        options = [f"-c{name}={value}" for name, value in {**_OPTIONS, "listen_addresses": address}.items()]
 
         def launch() -> subprocess.Popen[bytes]:
             with (home / "log").open("ab") as log:

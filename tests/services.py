@@ -85,6 +85,17 @@ def _netns() -> str | None:
     return None if done.returncode == 0 else f"no network name space, which takes root and ip: {done.stderr.strip()}"
 
 
+def _iptables() -> str | None:
+    if (why := _netns()) is not None:
+        return why
+    rule = ["iptables", "-I", "INPUT", "-p", "tcp", "--dport", "1", "-j", "DROP"]
+    try:
+        done = subprocess.run(["unshare", "--net", *rule], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"unshare cannot be run: {error}"
+    return None if done.returncode == 0 else f"no packet can be dropped: {done.stderr.strip()}"
+
+
 def _npm() -> str | None:
     found = shutil.which("npm")
     # a sandbox sees /usr, and a stand-in of its own for what is elsewhere
@@ -162,6 +173,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "gvisor": _program("runsc"),
     "headless_shell": _headless_shell,
     "interposer": _interposer,
+    "iptables": _iptables,
     "jq": _program("jq"),
     "kubernetes": _package("kubernetes_validate", "kubernetes"),
     "libsql": sqld.why_missing,

@@ -57,6 +57,7 @@ END_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 2.5
 _WATCH_TIMEOUT_S = 5.0
 _HEAD_S = 5.0
+"""How long a request waits for Ray's head, in seconds, where it can do without."""
 _RETRY_S = 0.1
 _WHY_CHARS = 500
 T = TypeVar("T")
@@ -198,12 +199,18 @@ class RayDirectory:
     async def delete(self, *, session_id: str, user_id: str) -> None:
         """Remove a session with its actor, sandboxes, files, videos and rows; see `Removal` for what stays and why.
 
-        From the first moment on nobody sees it; when this is cut off, the janitor goes on.
+        From the first moment on nobody sees it. When this is cut off, the janitor goes on, and where Ray's head or the
+        storage is away it is left to the janitor, too: whoever deletes it has no use for waiting.
 
         Raises:
             NotFound: There is no such session of this user, or no more.
+            DatabaseAway: It may be deleted all the same.
         """
-        await self.finish(await self._store.close_session(session_id, user_id=user_id))
+        closed = await self._store.close_session(session_id, user_id=user_id)
+        try:
+            await self._finish(closed, head_s=_HEAD_S)
+        except (Unavailable, StorageError) as error:
+            _log.warning("a deletion is left to the janitor", session_id=session_id, why=error.message[:_WHY_CHARS])
 
     async def passivate(self, session_id: str) -> None:
         """Have a discarded session's actor save and end, however long that takes; one that was had back goes on.
@@ -212,10 +219,10 @@ class RayDirectory:
 
         Raises:
             NotFound: There is no such session any more.
-            TimeoutError: Ray's head does not say where it is.
+            Unavailable: Ray's head does not say where it is.
         """
         row = await self._store.get_session(session_id)
-        if row.delete_at is None or (handle := await self._found(row)) is None:
+        if row.delete_at is None or (handle := await self._found(row, CALL_TIMEOUT_S)) is None:
             return
         if (await self._store.get_session(session_id)).delete_at is None:  # had back while it was sought
             return
@@ -223,26 +230,32 @@ class RayDirectory:
             await answer_or_lost(handle.close.remote(), lambda: self.presence.is_lost(handle))
 
     async def finish(self, closed: SessionRecord) -> None:
-        """End what a closed session still does, and remove it. May be called again."""
-        await self._end(closed)
+        """End what a closed session still does, and remove it. May be called again.
+
+        Raises:
+            KodaError: Something could not be removed; calling again goes on.
+        """
+        await self._finish(closed, head_s=CALL_TIMEOUT_S)
+
+    async def _finish(self, closed: SessionRecord, *, head_s: float) -> None:
+        await self._end(closed, head_s)
         if self._removal is None:
             self._removal = Removal(store=self._store, storage=self._storage, sandboxes=await self._sandboxes())
         await self._removal.finish(closed)
 
-    async def _end(self, row: SessionRecord) -> None:
+    async def _end(self, row: SessionRecord, head_s: float) -> None:
         """End a closed session's actor for good; its renders and its sandbox end with it, where it still answers."""
-        handle = await self._found(row)
+        handle = await self._found(row, head_s)
         if handle is not None:
             with contextlib.suppress(RayError, TimeoutError):
                 async with asyncio.timeout(END_TIMEOUT_S):
                     await handle.close.remote()
-            await self._calls.end(handle)
+            await _of_head(self._calls.end(handle), head_s)
 
-    async def _found(self, row: SessionRecord) -> Any | None:
+    async def _found(self, row: SessionRecord, head_s: float) -> Any | None:
         """Look a session's actor up anew: it may have slept, and woken, since it was called from here."""
         self._calls.forget(row.id)
-        async with asyncio.timeout(CALL_TIMEOUT_S):
-            return await self._calls.find(row.id, row.activation)
+        return await _of_head(self._calls.find(row.id, row.activation), head_s)
 
     async def wake_render(self, job_id: str) -> bool:
         """Have a page render worked on, if there is room; else the janitor finds it queued later.
@@ -273,11 +286,8 @@ class RayDirectory:
         return True
 
     async def _renders_at_once(self) -> int:
-        try:
-            async with asyncio.timeout(_HEAD_S):
-                browsers = int((await self._calls.in_thread(_cluster_resources)).get(CHROMIUM_RESOURCE, 0))
-        except TimeoutError as error:
-            raise Unavailable(f"the cluster's head does not say within {_HEAD_S:.0f} s what there is") from error
+        resources = await _of_head(self._calls.in_thread(_cluster_resources), _HEAD_S)
+        browsers = int(resources.get(CHROMIUM_RESOURCE, 0))
         return renders_at_once(browsers, cast("int | None", self._public.get("browsers_max")))
 
     async def _begin_render(self, job_id: str, coordinator: str) -> None:
@@ -343,6 +353,20 @@ class RayDirectory:
             return await self._calls.in_thread(_get_actor, name, namespace=NAMESPACE)
         except ValueError:
             return None
+
+
+async def _of_head(answer: Awaitable[T], limit_s: float) -> T:
+    """Await what Ray's head is asked.
+
+    Raises:
+        Unavailable: It does not answer.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            return await answer
+    except (RayError, RuntimeError, OSError) as error:
+        why = f"within {limit_s:.0f} s" if isinstance(error, TimeoutError) else f"({type(error).__name__})"
+        raise Unavailable(f"the cluster's head does not answer {why}; try again") from error
 
 
 def _coordinator(job_id: str, most: int) -> str:

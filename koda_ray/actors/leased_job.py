@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
 from koda_ray.agent.purse import Purse
 from koda_ray.cancellation import end_all
-from koda_ray.errors import BudgetExceeded, Fenced, KodaError, NotFound, RenderError
+from koda_ray.errors import BudgetExceeded, DatabaseAway, Fenced, KodaError, NotFound, RenderError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.options import JobOptions, PageContract, make_spec, needs_page
@@ -168,6 +168,8 @@ class LeasedJob:
                 await self._render()
             except Fenced:
                 raise
+            except DatabaseAway as error:  # it is not over: whoever takes it next goes on from what is stored
+                _log.warning("render left to the next", job_id=self.job_id, error=error.message)
             except KodaError as error:
                 await self._end(error)
             except Exception as error:

@@ -17,7 +17,15 @@ from koda_ray.actors.job_owner import JobChange, JobOwner, ended_by
 from koda_ray.actors.spending import render_estimate_ms
 from koda_ray.agent.purse import Purse
 from koda_ray.budgets import Amounts
-from koda_ray.errors import BudgetExceeded, KodaError, NotFound, PageError, PageNotReady, RenderError
+from koda_ray.errors import (
+    BudgetExceeded,
+    DatabaseAway,
+    KodaError,
+    NotFound,
+    PageError,
+    PageNotReady,
+    RenderError,
+)
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import ProbeTask, RenderExecutor, RenderResult
@@ -219,6 +227,8 @@ class SessionJobs:
             return await owner.run(self._storage, self._executor, reference=reference, urgent=job.kind == "preview")
         except BudgetExceeded:
             await fence.write(JobChange(status="cancelled", charges=[owner.minutes.pause()]))
+            raise
+        except DatabaseAway:  # it is not over: it is finished, from what is stored, once there is a database
             raise
         except KodaError as error:
             await fence.write(ended_by(error, job.id, [owner.minutes.end()]))

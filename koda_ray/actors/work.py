@@ -21,7 +21,7 @@ from koda_ray.agent.limits import LoopOutcome
 from koda_ray.agent.own_words import reminder
 from koda_ray.budgets import Exceeded
 from koda_ray.commands import Ask, Closed, Fail, Finished
-from koda_ray.errors import BudgetExceeded, Fenced, InvalidTransition, KodaError
+from koda_ray.errors import BudgetExceeded, DatabaseAway, Fenced, InvalidTransition, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.phases import STOP, at_rest
 from koda_ray.render.spec import Preset, RenderSpec
@@ -57,6 +57,10 @@ class Work:
         """Do what is owed until nothing is; what cannot be done becomes the error phase, or a question about money.
 
         Last words that a crash left unsaid are said first; what comes of them changes nothing.
+
+        Raises:
+            Fenced: A newer activation owns the session.
+            DatabaseAway: What is owed still is: it is gone on with once there is a database.
         """
         while (owes := self._core.state.owes) is not None or self._core.state.closing:
             ids = {"koda.session": self._core.session_id, "koda.owes": owes or "last words"}
@@ -79,7 +83,7 @@ class Work:
                     await self._close()
                 else:
                     await self._core.commit(Batch(phase_commands=[pause_for(Exceeded.by(error))]))
-        except Fenced:
+        except (Fenced, DatabaseAway):
             raise
         except InvalidTransition:
             # a person changed the phase while an outcome was on its way: look again at what is owed

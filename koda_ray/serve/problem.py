@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from koda_ray.errors import InvalidInput, KodaError
+from koda_ray.errors import InvalidInput, KodaError, Unavailable
 from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
 
@@ -42,7 +42,7 @@ _TITLES = {
     429: "A limit is reached",
     500: "Something broke on our side",
     502: "A part that we rely on failed",
-    503: "Something that the work needs is missing",
+    503: "Something that the work needs is missing or does not answer",
     507: "The disk is full",
 }
 _CODES = {
@@ -54,12 +54,14 @@ _CODES = {
     415: "UNSUPPORTED_TYPE",
     429: "LIMIT_REACHED",
 }
-READ = frozenset({401, 422, 500, 507})
+READ = frozenset({401, 422, 500, 503, 507})
 """What reading rows of one's own may be refused with."""
-USED = READ | {404, 409, 429, 502, 503}
+USED = READ | {404, 409, 429, 502}
 """What using a sandbox or an image of one's own may be refused with: its provider has a say then, too."""
 _SHORT_CHARS = 40
 _LONGEST_WAIT_S = 86_400
+_AGAIN_S = 5
+"""When to ask again for what is being started anew, or waits for Ray's head, in seconds."""
 _TOKEN = re.compile(r"^(/v1/shares|/v1/media|/w)/[^/]*")
 _log = get_logger(__name__)
 
@@ -142,7 +144,8 @@ def _headers(error: KodaError, status: int) -> dict[str, str] | None:
     """Say what to do about it as HTTP has it. Source: RFC 9110, sections 10.2.3 and 11.6.1."""
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    after = error.context.get("retryAfterS")  # which a sandbox may have made up
+    after = error.context.get("retryAfterS", _AGAIN_S if isinstance(error, Unavailable) else None)
+    # a sandbox may have made it up
     if isinstance(after, int | float) and 0 <= after <= _LONGEST_WAIT_S:
         return {"Retry-After": str(math.ceil(after))}
     return None

@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from koda_ray.errors import Missing
 from koda_ray.state.disk import Stored
 from koda_ray.state.pace import KeyPace
+from koda_ray.state.silence import bucket_options
 
 __all__ = ["Bucket"]
 
@@ -39,6 +40,9 @@ class Bucket:
     """How many objects are worth moving at once: each waits for the network most of its time."""
 
     def __init__(self, url: str, options: Mapping[str, JsonValue], *, apart_s: float = 0.0) -> None:
+        tries = None
+        if url.startswith("s3://"):
+            options, tries = bucket_options(options)
         try:
             fs, root = fsspec.core.url_to_fs(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 url, use_listings_cache=False, **options
@@ -50,6 +54,8 @@ class Bucket:
             ) from error
         # fsspec ships no types: its dynamic surface stays inside this class
         self._fs: Any = fs
+        if tries is not None:
+            self._fs.retries = tries
         self._root = str(cast(str, root)).rstrip("/")
         self._pace = KeyPace(apart_s) if apart_s else None
 

@@ -5,6 +5,9 @@ in WAL mode readers are never blocked. Every commit is synced to disk (``synchro
 call must outlive a power cut as well as a killed process, because what the tool did outlives both. A lease need not:
 who has it does not outlive a power cut either. Threads are the store's own: a render that fills the loop's default pool
 does not delay the reading of a state.
+
+A server that has fallen silent is noticed in seconds (`silence`), by the few that have a connection; whoever waited for
+one of these meanwhile is told the same, and does not find it out anew, one after the other.
 """
 
 from __future__ import annotations
@@ -23,14 +26,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, create_engine, event
 from sqlalchemy.dialects import registry, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError, ProgrammingError
 
 from koda_ray.clock import CLOCK
-from koda_ray.errors import Missing, StorageError
+from koda_ray.errors import DatabaseAway, Missing, StorageError
 from koda_ray.state.creation import create, stamp_of
 from koda_ray.state.meter import Meter
 from koda_ray.state.rows import record
 from koda_ray.state.schema import SCHEMA_VERSION
+from koda_ray.state.silence import CONNECT_S, postgres_arguments, postgres_request
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,6 +57,9 @@ _TIME = {
     "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
 }
 """What asks a server for its time, in seconds since 1970."""
+_SILENT_S = CONNECT_S / 2
+"""A server that is away and said nothing for so long, in seconds, would keep others waiting as well."""
+_AGAIN_S = 5
 _PACKAGES = {"psycopg": "psycopg[binary]"}
 
 
@@ -63,6 +70,7 @@ class _Cursor(Protocol):
 
 class _Driver(Protocol):
     def cursor(self) -> _Cursor: ...
+    def commit(self) -> None: ...
 
 
 class Database:
@@ -83,6 +91,7 @@ class Database:
         self._engine: Engine | None = None
         self._writer: Engine | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._silent: tuple[float, DatabaseAway] | None = None  # when that was found, and what was said then
         self._upserts: dict[tuple[Table, tuple[str, ...]], sqlite.Insert | postgresql.Insert] = {}
         # SQLite has one writer: queueing here is fair, queueing on its file lock is sleeping
         self._turn = threading.Lock() if self.is_sqlite else nullcontext()
@@ -132,6 +141,7 @@ class Database:
                 and does not keep the file's other writers waiting for the disk.
 
         Raises:
+            DatabaseAway: It may be written all the same.
             StorageError: Code DISK_FULL where that is why.
         """
 
@@ -183,7 +193,14 @@ class Database:
     async def _in_thread(self, call: Callable[[], T]) -> T:
         if self._threads is None:
             raise RuntimeError(f"{self!r} is not open: await open() first")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        asked_at = time.monotonic()
+
+        def run() -> T:
+            if (silent := self._silent) is not None and asked_at < silent[0]:
+                raise DatabaseAway(silent[1].message, context=silent[1].context)
+            return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     def _require(self, engine: Engine | None) -> Engine:
         if engine is None:
@@ -197,6 +214,7 @@ class Database:
         turn: threading.Lock | nullcontext[None],
         how: Callable[[Connection], AbstractContextManager[object]] = nullcontext,
     ) -> T:
+        began = time.monotonic()
         try:
             with turn, engine.connect() as connection, how(connection), connection.begin():
                 if self._has_clock and CLOCK.is_due:
@@ -205,7 +223,20 @@ class Database:
         except (IntegrityError, ProgrammingError):
             raise  # a mistake of ours, not the database's state
         except DBAPIError as error:
-            raise self._failed(error) from error
+            failed, at = self._failed(error), time.monotonic()
+            if isinstance(failed, DatabaseAway) and at - began >= _SILENT_S:
+                self._silent = at, failed
+            raise failed from error
+
+    def _is_away(self, error: DBAPIError) -> bool:
+        """Whether a server was not reached, or lost: it said nothing of its own about what was asked."""
+        if not self._has_clock or not isinstance(error, OperationalError):
+            return False
+        if self._is_remote:
+            from koda_ray.state.hrana import NoAnswer
+
+            return isinstance(error.orig, NoAnswer)
+        return getattr(error.orig, "sqlstate", None) is None
 
     def _hear_clock(self, connection: Connection) -> None:
         asked = _TIME[connection.dialect.name]
@@ -218,6 +249,9 @@ class Database:
                 f"the database {self._where()} cannot grow: the disk is full; free some space and try again",
                 code="DISK_FULL",
             )
+        if self._is_away(error):
+            context: dict[str, str | int | float | bool | None] = {"retryAfterS": _AGAIN_S}
+            return DatabaseAway(f"the database {self._where()} does not answer: {why}", context=context)
         return StorageError(f"the database {self._where()} failed: {why}")
 
     def _where(self) -> str:
@@ -258,12 +292,13 @@ class Database:
                 arguments = {"prepare_threshold": None} if self.url.get_driver_name() == "psycopg" else {}
                 engine = create_engine(
                     self.url,
-                    connect_args=arguments,
+                    connect_args={**arguments, **postgres_arguments(self.url)},
                     pool_size=self._connections,
                     max_overflow=0,
                     pool_pre_ping=True,
                     hide_parameters=True,
                 )
+                event.listen(engine, "connect", _ask_to_notice)
                 return engine.execution_options(isolation_level="AUTOCOMMIT"), engine
             if self._is_remote:
                 registry.register("sqlite.libsql", "koda_ray.state.libsql", "LibsqlDialect")
@@ -317,6 +352,13 @@ class Database:
                 if "locked" not in str(error.orig) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+
+def _ask_to_notice(driver: _Driver, _record: object) -> None:
+    cursor = driver.cursor()
+    cursor.execute(postgres_request())
+    cursor.close()
+    driver.commit()
 
 
 def _set_up(driver: _Driver, _record: object) -> None:

@@ -18,6 +18,8 @@ from typing import Any, cast
 
 import httpx
 
+from koda_ray.state.silence import ANSWER_S, CONNECT_S
+
 __all__ = [
     "Cursor",
     "DatabaseError",
@@ -25,6 +27,7 @@ __all__ = [
     "HranaConnection",
     "IntegrityError",
     "InterfaceError",
+    "NoAnswer",
     "OperationalError",
     "ProgrammingError",
     "apilevel",
@@ -40,7 +43,7 @@ paramstyle = "qmark"
 sqlite_version_info = (3, 44, 0)
 """What libSQL is based on, at least: SQLAlchemy asks it which words may be used."""
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_TIMEOUT = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
 _BEGIN = "BEGIN"
 _REPEATABLE = ("SELECT", "PRAGMA", _BEGIN)
 _FOREIGN_KEYS = ("PRAGMA foreign_keys = ON", "PRAGMA foreign_keys = OFF")
@@ -65,6 +68,10 @@ class OperationalError(DatabaseError):
     """The server or the way to it failed."""
 
 
+class NoAnswer(OperationalError):
+    """The server said nothing, or could not be reached."""
+
+
 class IntegrityError(DatabaseError):
     """Rows would not fit together."""
 
@@ -79,7 +86,7 @@ def connect(url: str, *, token: str | None = None, timeout_s: float | None = Non
     Args:
         url: The server, ``http://`` or ``https://``.
         token: Its bearer token.
-        timeout_s: Longest wait for an answer; half a minute when None.
+        timeout_s: Longest wait for an answer; `silence.ANSWER_S` when None.
     """
     return HranaConnection(url, token=token, timeout_s=timeout_s)
 
@@ -197,7 +204,7 @@ class HranaConnection:
                 response = self._client.post("/v2/pipeline", json=body)
         except httpx.HTTPError as error:
             self._forget()
-            raise OperationalError(f"no answer: {type(error).__name__}: {error}") from error
+            raise NoAnswer(f"no answer: {type(error).__name__}: {error}") from error
         if not response.is_success:
             self._forget()
             raise OperationalError(f"HTTP {response.status_code}: {response.text[:_SAID_CHARS]}")

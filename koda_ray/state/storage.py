@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +34,8 @@ R2_APART_S = 1.05
 Source: developers.cloudflare.com/r2/platform/limits ("Maximum writes to the same object key").
 """
 _SWEEP_AGE_S = 3600.0
+_SILENT_S = 10.0
+"""A call to a bucket that failed after so long, in seconds, waited for answers: another would, too."""
 
 
 T = TypeVar("T")
@@ -54,6 +57,7 @@ class Storage:
         self._apart_s = apart_s
         self._disk: Disk | None = None
         self._bucket: Bucket | None = None
+        self._silent: tuple[float, StorageError] | None = None  # when a call failed for that, and how
         split = urlsplit(url)
         if split.scheme in ("", "file", "local"):
             folder = unquote(split.path) if split.scheme else url
@@ -286,7 +290,21 @@ class Storage:
 
     async def _run(self, operation: str, key: str, call: Callable[[Backend], T]) -> T:
         check_key(key)
-        return await asyncio.to_thread(self._call, operation, key, call)
+        asked_at = time.monotonic()
+
+        def run() -> T:
+            # threads are few: who waited for one while a silent bucket was waited for would find out one by one
+            if (silent := self._silent) is not None and asked_at < silent[0]:
+                raise StorageError(silent[1].message, context=silent[1].context)
+            began = time.monotonic()
+            try:
+                return self._call(operation, key, call)
+            except StorageError as error:
+                if self._disk is None and (at := time.monotonic()) - began >= _SILENT_S:
+                    self._silent = at, error
+                raise
+
+        return await asyncio.to_thread(run)
 
     def _call(self, operation: str, key: str, call: Callable[[Backend], T]) -> T:
         try:

@@ -10,6 +10,7 @@ import os
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +26,7 @@ from ray.exceptions import RayError
 from ray.util import list_named_actors
 
 from koda_ray.actors import directory as directories
+from koda_ray.actors import session_calls
 from koda_ray.actors.directory import RayDirectory
 from koda_ray.actors.host import NAMESPACE, SESSION_OPTIONS, SessionHost, session_name
 from koda_ray.actors.parts import sandbox_provider
@@ -194,6 +196,36 @@ async def test_a_call_that_is_not_answered_ends_and_may_be_tried_again(
     monkeypatch.setattr(directories, "END_TIMEOUT_S", 1.0)
     await place.freeze(pid)  # a deletion does not wait for it either
     await place.directory.delete(session_id=session.id, user_id=session.user_id)
+    await place.until(lambda: not actors())
+
+
+async def test_a_deletion_waits_for_no_head_and_is_finished_when_it_is_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await records.new_session(place.store)
+    await place.directory.wake(session.id)
+    is_back, named = threading.Event(), session_calls._named
+
+    def hangs(*given: object, **options: object) -> object:
+        is_back.wait(60)  # as it does while the head is away
+        return named(*given, **options)
+
+    monkeypatch.setattr(session_calls, "_named", hangs)
+    monkeypatch.setattr(directories, "_HEAD_S", 0.1)
+    monkeypatch.setattr(directories, "CALL_TIMEOUT_S", 0.1)
+    try:
+        await place.directory.delete(session_id=session.id, user_id=session.user_id)
+        with pytest.raises(NotFound):
+            await place.store.get_session(session.id, user_id=session.user_id)
+        (closed,) = await place.store.closed_sessions()
+        with pytest.raises(Unavailable, match="head does not answer") as error:
+            await place.directory.finish(closed)
+        assert error.value.retryable
+    finally:
+        is_back.set()
+    monkeypatch.undo()
+    await place.directory.finish(closed)
+    assert await place.store.closed_sessions() == []
     await place.until(lambda: not actors())
 
 

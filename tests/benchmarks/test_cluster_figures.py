@@ -49,6 +49,11 @@ def losses() -> dict[str, list[dict[str, Any]]]:
     none_lost = {"lost_events": 0, "repeated_effects": 0}
     cut = {"session_s": 5.0, "render_taken_s": 6.0, "janitor_s": 7.0, "render_unit_s": 8.0, "ended_s": 9.0}
     asked = {"get_failures": 0, "commands_refused": 0, "gets": 50, "commands": 10, "woken_s": 1.5}
+    asked |= {
+        "commands_away": 60,
+        "untrue_answers": 0,
+        "away": {"fork": {"count": 1, "median_s": 9.0, "longest_s": 9.0}},
+    }
     return {
         "process": [{**none_lost, "killed": [*PROCESSES] * 20}],
         "database": [none_lost],
@@ -57,6 +62,8 @@ def losses() -> dict[str, list[dict[str, Any]]]:
         "machine": [{**none_lost, "session_s": 3.0}, {**none_lost, "session_s": 4.0}],
         "link": [{**none_lost, **cut, "repeated_effects": 2}],
         "spot": [{**none_lost, "no_new_work_s": -0.5, "session_left_s": 1.0, "render_taken_s": 2.0, "moved_s": 3.0}],
+        "database-silent": [{**none_lost, "session_s": 2.5, "render_unit_s": 3.5}],
+        "bucket-silent": [{**none_lost, "session_s": 4.5, "render_unit_s": 1.5}],
     }
 
 
@@ -64,13 +71,15 @@ def test_what_is_lost_is_counted_over_all_losses() -> None:
     told = figures_of_losses(losses(), 20)
     assert (told["lost_events"], told["repeated_effects"]) == (1, 2)
     assert (told["session_back_s"], told["silent_cut_s"]) == (4.0, 6.0)
-    machines = {"link": 1, "spot": 1, "machine": 2}
-    assert told["kills"] == {"database": 20, "bucket": 20, "head": 20, **machines, **dict.fromkeys(PROCESSES, 20)}
+    assert (told["database_silent_s"], told["bucket_silent_s"]) == (3.5, 4.5)
+    others = {"link": 1, "spot": 1, "machine": 2, "database-silent": 1, "bucket-silent": 1}
+    assert told["kills"] == {"database": 20, "bucket": 20, "head": 20, **others, **dict.fromkeys(PROCESSES, 20)}
 
 
 def test_a_loss_that_could_not_be_had_leaves_its_figures_out() -> None:
     told = figures_of_losses({**losses(), "head": [], "spot": []}, 20)
-    assert told.keys() == {"session_back_s", "silent_cut_s", "silent_cut", "kills"}
+    silent = {"database_silent_s", "bucket_silent_s"}
+    assert told.keys() == {"session_back_s", "silent_cut_s", "silent_cut", "kills", *silent}
 
 
 def test_one_loss_of_several_that_failed_leaves_its_figures_unmeasured() -> None:

@@ -9,8 +9,10 @@ under way:
 - ``machine``: as that, but everything on the first node is killed
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
-- ``database``: PostgreSQL crashes, is away for `AWAY_S`, and recovers
+- ``database``: all processes of PostgreSQL are killed, it is away for `AWAY_S`, and recovers
 - ``bucket``: SeaweedFS, which serves it, is killed with uploads under way, is away for as long, and has what it had
+- ``database-silent``, ``bucket-silent``: what it is sent, and what it sends, is dropped for `SILENT_S`, and nobody is
+  told; a server is asked meanwhile for what is there
 - ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
 - ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
 
@@ -28,9 +30,9 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import ray
@@ -38,7 +40,7 @@ import ray
 from koda_ray.actors.host import NAMESPACE
 from koda_ray.actors.leased_job import OVER
 from koda_ray.config import Settings
-from koda_ray.resources import SESSION_RESOURCE
+from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
 from tests import postgres, seaweed
@@ -48,6 +50,7 @@ from tests.cluster.machines import (
     BUCKET,
     HEAD,
     HERE,
+    NETWORK,
     NOTICE,
     PORT,
     RAY_START,
@@ -61,14 +64,17 @@ from tests.cluster.machines import (
 from tests.cluster.tables import tables
 from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
+from tests.silence import fall_silent, speak_again
 
-AWAY_S, SHORT_S = 10.0, 3.0
+AWAY_S, SHORT_S, SILENT_S = 10.0, 3.0, 30.0
 KINDS = {"session": "ray::_SessionHost", "coordinator": "ray::_CoordinatorHost", "capture": "ray::_capture"}
 """How the processes of a session, of renders' coordinators and of captures are called."""
 _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
 """Those that would work on for as long as nothing ends them."""
 _TURNS, _THERE_S = 2, 20.0
 _SAID = 3
+_OFFERS = {"head": {SESSION_RESOURCE: 12, CHROMIUM_RESOURCE: 1}}
+"""What the first machine has more of than others: with the head away, sessions are made."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
 
@@ -241,11 +247,12 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
     Further times it is taken away with nothing but commands to both, before; each time once it is there.
     """
     store = world.store
-    async with at_work(world) as (session, job), asked(world, session) as asking:
+    async with at_work(world) as (session, job), asked(world, session, commands="all") as asking:
         for _ in range(times - 1):
-            await asyncio.to_thread(head.crash)
-            await asyncio.sleep(SHORT_S)
-            await asyncio.to_thread(head.recover)
+            with asking.away():
+                await asyncio.to_thread(head.crash)
+                await asyncio.sleep(SHORT_S)
+                await asyncio.to_thread(head.recover)
             await world.say(session)
             # not only that it listens: Ray's clients wait longer from try to try, and count as one absence all that
             # lies between two answers; who got none for a minute is ended
@@ -254,11 +261,12 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
                 job = await world.render()
         sleeper = await world.asleep()
         units = len(await store.chunks(job))
-        await asyncio.to_thread(head.crash)
-        began = time.monotonic()
-        said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
-        await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
-        await asyncio.to_thread(head.recover)
+        with asking.away():
+            await asyncio.to_thread(head.crash)
+            began = time.monotonic()
+            said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
+            await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
+            await asyncio.to_thread(head.recover)
 
         async def awake() -> bool:
             return not await store.inbox(sleeper)
@@ -295,11 +303,29 @@ async def _head_is_there() -> bool:
 
 
 async def lose_for_a_while(
-    world: World, lose: Callable[[], Awaitable[object]], bring: Callable[[], Awaitable[object]], times: int
+    world: World,
+    lose: Callable[[], Awaitable[object]],
+    bring: Callable[[], Awaitable[object]],
+    times: int,
+    *,
+    away_s: float = AWAY_S,
+    reads: Literal["session", "file"] | None = None,
 ) -> dict[str, Any]:
-    """Put work on the machine, and take away for a while what keeps its results; further times for moments, before."""
+    """Put work on the machine, and take away for a while what keeps its results; further times for moments, before.
+
+    Args:
+        world: Where.
+        lose: Takes it away.
+        bring: Has it be there again.
+        times: How often.
+        away_s: How long it is away, the last time.
+        reads: What a server is asked for meanwhile; nothing when None.
+    """
     store = world.store
-    async with at_work(world) as (session, job):
+    async with at_work(world) as (session, job), AsyncExitStack() as stack:
+        asking = None
+        if reads is not None:
+            asking = await stack.enter_async_context(asked(world, session, reads=reads, commands="none"))
         for _ in range(times - 1):
             await lose()
             await asyncio.sleep(SHORT_S)
@@ -309,7 +335,7 @@ async def lose_for_a_while(
                 job = await world.render()
         units = len(await store.chunks(job))
         await lose()
-        await asyncio.sleep(AWAY_S)
+        await asyncio.sleep(away_s)
         await bring()
 
         async def render_goes_on() -> bool:
@@ -318,6 +344,7 @@ async def lose_for_a_while(
         back = await asyncio.gather(world.say(session), comes_true(render_goes_on, "the render has one unit more"))
         done = await world.over(job)
     return {
+        **(asking.seen if asking is not None else {}),
         **await world.account(),
         "session_s": back[0],
         "render_unit_s": back[1],
@@ -380,21 +407,13 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
         more: ``agents`` where some are to be at work.
     """
     network()
-    with postgres.serve() as server, seaweed.serve() as bucket, serve_model() as model:
-        database = server.create()
-        url = server.url(database)
-        sockets = Path(url.partition("host=")[2].replace("%2F", "/"))
-        user = url.partition("://")[2].partition("@")[0]
-        doors = (
-            Door(5432, lambda: asyncio.open_unix_connection(str(sockets / ".s.PGSQL.5432"))),
-            Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port)),
-            model_door(model),
-        )
-        for door in doors:
-            await door.open()
+    with postgres.serve(HERE, NETWORK) as server, seaweed.serve() as bucket, serve_model() as model:
+        door = Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port))
+        for each in (door, model_door(model)):
+            await each.open()
         os.environ |= {
             "DATABASE_PROVIDER": "postgres",
-            "DATABASE_URL": f"postgresql+psycopg://{user}@{HERE}:5432/{database}",
+            "DATABASE_URL": server.url_at(HERE, server.create()),
             **reach(bucket),
             **reach_model(),
             "SANDBOX_PATH": SANDBOXES,
@@ -406,7 +425,7 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
         }
         env = dict(os.environ)
         head = CutMachine.head(env)
-        first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env)
+        first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env, offers=_OFFERS.get(loss))
         own = [f"--address={HEAD}:{PORT}", "--num-cpus=0", f"--node-ip-address={HERE}"]
         start([*RAY_START, *own], env, "here")
 
@@ -447,6 +466,10 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
                     kept = server if loss == "database" else bucket
                     crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))
                     seen = await lose_for_a_while(world, crash, start_again, int(times))
+                case "database-silent" | "bucket-silent":
+                    port, reads = (postgres.PORT, "session") if loss == "database-silent" else (BUCKET, "file")
+                    hush, let = (functools.partial(asyncio.to_thread, do, port) for do in (fall_silent, speak_again))
+                    seen = await lose_for_a_while(world, hush, let, int(times), away_s=SILENT_S, reads=reads)
                 case "process":
                     seen = await kill_processes(world, int(times))
                 case _ if loss in WORN:

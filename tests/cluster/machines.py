@@ -25,6 +25,7 @@ from tests.seaweed import SeaweedFS
 HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
 SANDBOXES = "/tmp/sandboxes"
 """Where each machine has its own."""
+NETWORK = "10.88.0.0/24"
 METADATA, NOTICE = "169.254.169.254", Path("/tmp/notice")
 BUCKET = 8333
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")

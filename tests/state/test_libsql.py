@@ -146,7 +146,7 @@ def _token(key: Ed25519PrivateKey) -> str:
 
 
 async def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(StorageError, match=r"sqlite\+libsql://127\.0\.0\.1/ failed: no answer: ConnectError"):
+    with pytest.raises(StorageError, match=r"sqlite\+libsql://127\.0\.0\.1/ does not answer: no answer: ConnectError"):
         await SqlStore("sqlite+libsql://127.0.0.1:9").open()
 
 
