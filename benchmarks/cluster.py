@@ -359,7 +359,7 @@ def _lose(how: str, times: int) -> dict[str, Any] | None:
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT), "RAY_AUTH_MODE": "disabled"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        print(f"could not be measured: {how} (exit status {done.returncode})", file=sys.stderr)
+        print(f"{done.stdout}could not be measured: {how} (exit status {done.returncode})", file=sys.stderr)
         return None
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in seen.items()}

@@ -12,10 +12,12 @@ themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
   ours, ``fast``, which is what we do unasked, and ``draft``, those count whose picture is no worse than the peer's
-- ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one, in every round too
+- ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one, in every round too; a peer
+  has the settings with which it is fastest so
 - ``ssim``: of ours and each peer's video with pictures taken without loss
 
-(all of 1080p60; with ``_360p`` behind it, of 640x360 at 15 frames a second)
+(all of 1080p60; with ``_360p`` behind it, of 640x360 at 15 frames a second; a ratio is null where a peer's picture is
+better than all of ours)
 
 and ``preview_5s_cold_s`` (75 frames of the template's film, from the start of a process), ``final_1080p60_5s_s``,
 ``schedule_ms_per_chunk`` and ``coordinator_peak_mb`` (`benchmarks.scheduling`). ``--quick`` takes three short scenes at
@@ -193,7 +195,10 @@ class RenderComparison:
         print(f"{name} {shape.name}: floor", flush=True)
         done = SceneRuns(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
         peers = self._peers if name in SCENES else ()
-        best = {peer.name: await self._best(peer, name, shape, folder) for peer in peers}
+        best = {peer.name: await self._best(peer, name, shape, folder, (WORKERS, OUR_WORKERS)) for peer in peers}
+        alone: dict[PeerRenderer, str] = {}
+        if full:
+            alone = {peer: (await self._best(peer, name, shape, folder, (1,)))[0] for peer in peers}
         draft = replace(spec, effort="draft")
         executor = self._executors[OUR_WORKERS]
         for number in range(rounds):
@@ -206,7 +211,7 @@ class RenderComparison:
                     done.peers.setdefault(peer.name, []).append(await peer.render(job, variant))
                     done.drafts.append(await render_warm(executor, bundle, draft, folder / "koda-draft.mp4"))
             if full and name in SCENES:
-                await self._cold_and_alone(done, bundle, spec, {peer: best[peer.name][0] for peer in peers})
+                await self._cold_and_alone(done, bundle, spec, alone)
         done.ssim[OUR] = await ssim(done.ours[-1].video, done.floor.pictures)
         if done.drafts:
             done.ssim[DRAFT] = await ssim(done.drafts[-1].video, done.floor.pictures)
@@ -217,7 +222,7 @@ class RenderComparison:
     async def _cold_and_alone(
         self, done: SceneRuns, bundle: Bundle, spec: RenderSpec, peers: Mapping[PeerRenderer, str]
     ) -> None:
-        """Render from cold, and with one worker; peers, with their best settings, by one worker too."""
+        """Render from cold, and with one worker; peers, with the settings that are best for it, by one worker too."""
         folder = self._folder / f"{done.scene}-{done.shape.name}"
         for effort, times in zip(EFFORTS, (done.cold_s, done.cold_drafts_s), strict=True):
             times.append(await self._cold(bundle, done.shape, folder, effort))
@@ -226,12 +231,20 @@ class RenderComparison:
             run = await peer.render(self._job(done.scene, done.shape, folder, 1, done.shape.frames), variant)
             done.peers_alone.setdefault(peer.name, []).append(run)
 
-    async def _best(self, peer: PeerRenderer, scene: str, shape: RenderShape, folder: Path) -> tuple[str, int]:
-        """Return the settings, and workers, with which a peer renders a piece of this scene in the least time."""
+    async def _best(
+        self, peer: PeerRenderer, scene: str, shape: RenderShape, folder: Path, crews: Sequence[int]
+    ) -> tuple[str, int]:
+        """Return the settings, and workers, with which a peer renders a piece of this scene in the least time.
+
+        Args:
+            peer: Which.
+            scene: What it renders.
+            shape: How.
+            folder: For its files.
+            crews: Of how many workers it may take; one that does not render in parallel has one.
+        """
         took: dict[tuple[str, int], float] = {}
-        for variant, workers in product(
-            peer.variants, dict.fromkeys((WORKERS, OUR_WORKERS) if peer.parallel else (1,))
-        ):
+        for variant, workers in product(peer.variants, dict.fromkeys(crews if peer.parallel else (1,))):
             job = self._job(scene, shape, folder, workers, min(TRIAL_FRAMES, shape.frames))
             took[variant, workers] = wall_ms = (await peer.render(job, variant)).wall_ms
             print(f"{scene} {shape.name}: {peer.name} {variant}, {workers} workers: {wall_ms:.1f} ms", flush=True)
@@ -339,9 +352,8 @@ def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
         ("cold_speedup_over_best_peer", {name: one.cold_speedup for name, one in main.items()}),
         ("alone_over_best_peer", {name: one.alone_speedup for name, one in main.items()}),
     ):
-        known = {name: round(ratio, 3) for name, ratio in ratios.items() if ratio is not None}
-        if known:
-            figures[key] = known
+        if any(one.peers or one.peers_alone for one in main.values()):
+            figures[key] = {name: None if ratio is None else round(ratio, 3) for name, ratio in ratios.items()}
     return figures
 
 

@@ -44,3 +44,10 @@ def test_with_one_worker_each_a_round_that_was_disturbed_decides_nothing() -> No
     assert promised_figures([runs], FULL[0])["alone_over_best_peer"] == {"dom": 3.0}
     told = runs.to_json()["runs"]
     assert isinstance(told, dict) and [len(told[who]) for who in ("koda alone", "other alone")] == [3, 3]
+
+
+def test_a_ratio_to_a_peer_whose_picture_is_better_is_null_and_not_left_out() -> None:
+    runs = scene(ours=[ours()], peers={"other": peers(123.0)}, ssim={"koda": 0.97, "other": 0.98})
+    told = promised_figures([runs], FULL[0])
+    assert told["speedup_over_best_peer"] == {"dom": None}
+    assert told["ssim"] == {"dom": {"koda": 0.97, "other": 0.98}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import psutil
@@ -17,6 +18,8 @@ from koda_ray.state.store import Store
 __all__ = ["tables"]
 
 _WITHIN_S = 10.0
+_LOGS, _LAST_LINES, _LAST_CHARS = Path("/tmp/r/session_latest/logs"), 12, 400
+_JOBS = 5
 
 
 async def tables(store: Store, sessions: list[str]) -> str:
@@ -25,6 +28,8 @@ async def tables(store: Store, sessions: list[str]) -> str:
     for session_id in sessions:
         row, waiting = await store.get_session(session_id), await store.inbox(session_id)
         lines.append(f"row {session_id}: epoch {row.epoch}, host {row.host}, {row.lease_until}, {len(waiting)} wait")
+    for job in await store.list_jobs(limit=_JOBS):
+        lines.append(f"job {job.id}: {job.status}, epoch {job.epoch}, {job.lease_until}")
     try:
         async with asyncio.timeout(_WITHIN_S):
             lines += await asyncio.to_thread(_of_head)
@@ -34,7 +39,19 @@ async def tables(store: Store, sessions: list[str]) -> str:
         title = (process.info["cmdline"] or [""])[0]
         if title.startswith("ray::"):
             lines.append(f"process {process.pid}: {title}, {time.time() - process.info['create_time']:.0f} s old")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_last_words()])
+
+
+def _last_words() -> list[str]:
+    """What Ray's workers said last, those of all nodes that keep their files here."""
+    said: list[str] = []
+    for log in sorted(_LOGS.glob("worker-*.err"), key=lambda file: file.stat().st_mtime):
+        if last := log.read_text(errors="replace").splitlines()[-_LAST_LINES:]:
+            said += [
+                f"{log.name}, {time.time() - log.stat().st_mtime:.0f} s ago:",
+                *(f"  {line[:400]}" for line in last),
+            ]
+    return said
 
 
 def _of_head() -> list[str]:
