@@ -29,7 +29,7 @@ ANSWER_S = 15.0
 """How long a server that is spoken to over HTTP may say nothing, in seconds."""
 _IDLE_S, _INTERVAL_S, _COUNT = 5, 2, 3
 _UNACKNOWLEDGED_MS = 10_000
-_IDLE_IN_TRANSACTION_MS = 60_000
+_IDLE_IN_TRANSACTION_MS = 15_000
 """No transaction of ours waits for its client so long; what stands between (PgBouncer) may hide that one is gone."""
 _ASKED = {
     "connect_timeout": CONNECT_S,

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from asyncio import StreamReader, StreamWriter
@@ -32,10 +31,6 @@ BUCKET = 8333
 RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"--object-store-memory={10**8}")
 
 
-_NOTICED_GONE = (
-    (socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 10_000),
-)  # fmt: skip
-"""The client of a server behind a door is on a socket of the door's: what PostgreSQL would set on it is set here."""
 KEPT = Path("/run/kept")
 """What of the program lies below /tmp, where a test run of its own may be: by number, and ``list`` says where."""
 _ON_A_DISK = (
@@ -251,9 +246,6 @@ class Door:
 
     async def _lead(self, reader: StreamReader, writer: StreamWriter) -> None:
         self._through.add(writer)
-        for option, value in _NOTICED_GONE:
-            writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, option, value)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             there_reader, there_writer = await self._connect()
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))

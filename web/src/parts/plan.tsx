@@ -290,7 +290,7 @@ function Edited({ plan, send, busy, refused, kept, keep, saved, leave, shut }: P
               aria-label={`Description of scene ${at + 1}`}
               placeholder="What is seen, and how it moves"
               rows={2}
-              className="field field-sizing-content max-h-60 resize-none px-2.5 py-1.5 text-sm"
+              className="field order-last field-sizing-content max-h-60 resize-none px-2.5 py-1.5 text-sm"
               problem={problem}
               name={fieldOf(each.scene, 'description')}
               hint={said}

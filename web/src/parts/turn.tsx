@@ -33,7 +33,7 @@ const LONG_S = 20;
 /** Which fields say themselves what is wrong with them. */
 function answering({ name, problem }: Refused): string[] {
   if (name === 'answer') return ['text'];
-  return name === 'plan' ? problem.fields.flatMap(({ field }) => field.match(/^scenes\.\d+\.(title|duration)$/)?.[0] ?? []) : [];
+  return name === 'plan' ? problem.fields.flatMap(({ field }) => field.match(/^scenes\.\d+\.(title|duration|description)$/)?.[0] ?? []) : [];
 }
 
 /** Whether there is something to say of what was refused, beside what its fields say. */
