@@ -21,7 +21,10 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "agent/test_stuck.py _run",
         "faults/kernel/points.py _move",
     ),
-    "a defect put in on purpose, which the faults' judge must see": ("faults/kernel/broken.py _call",),
+    "a defect put in on purpose, which the judge of what was lost or repeated must see": (
+        "cluster/broken.py _write",
+        "faults/kernel/broken.py _call",
+    ),
     "Ray's tables, as the product reads them": ("cluster/tables.py _connect_and_get_accessor",),
     "a part that Ray starts by its own name": ("cluster/test_start.py _Caretaker",),
     "where a vendor's client would connect to, without connecting": (
@@ -59,6 +62,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "state/json_child.py _rows",
     ),
     "the moment in which something is slow, stopped or cut off": (
+        "actors/test_ray.py _named",
         "render/test_fonts.py _fulfill",
         "sandbox/egress/test_egress.py _serving",
         "sandbox/terminals.py _end",

@@ -39,7 +39,7 @@ from tests.state import records
 
 __all__ = ["MODEL", "WorkingSession", "model_door", "reach_model", "serve_model"]
 
-MODEL = 8421
+MODEL = 8433
 """Where the model answers, at the address of who loses something."""
 _KEY = "test-key"
 _SCENES, _DURATION_S = 6, 2.0
@@ -102,9 +102,9 @@ class WorkingSession:
         made = await records.new_session(store, user_id, prompt="a dot crosses, smooth", owes="analyze")
         session = cls(store, storage, model, session_id=made.id, user_id=user_id)
         await directory.wake(made.id)
-        await comes_true(lambda: session._rests("plan"), "the agents propose a plan")
+        await comes_true(lambda: session.rests("plan"), "the agents propose a plan")
         await directory.submit(session_id=made.id, user_id=user_id, name="accept", body={}, key=new_id("cmd"))
-        await comes_true(session._writes, "the agents write files")
+        await comes_true(session.writes, "the agents write files")
         return session
 
     async def account(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class WorkingSession:
         ``wrong`` is that, in words, and best empty; ``epochs`` how often the session was taken, ``taken_at_work``
         whether that was while files were being written, ``again`` which calls were begun more than once.
         """
-        await comes_true(lambda: self._rests("preview"), "the agents show a preview")
+        await comes_true(lambda: self.rests("preview"), "the agents show a preview")
         await self._sleep()
         left: list[str] = []
 
@@ -158,11 +158,13 @@ class WorkingSession:
             raise NotInTimeError(f"the agents' work failed: {state.error}")
         return state
 
-    async def _rests(self, phase: str) -> bool:
+    async def rests(self, phase: str) -> bool:
+        """Whether its agents are done for now, in a phase."""
         state = await self._state()
         return state.phase == phase and state.owes is None and not state.closing
 
-    async def _writes(self) -> bool:
+    async def writes(self) -> bool:
+        """Whether they have written a file."""
         await self._state()
         return any(event.type == "file_written" for event in await self._store.events(self._id, limit=_MOST_EVENTS))
 

@@ -415,7 +415,7 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
             "DATABASE_PROVIDER": "postgres",
             "DATABASE_URL": server.url_at(HERE, server.create()),
             **reach(bucket),
-            **reach_model(),
+            **(reach_model() if more == "agents" else {}),
             "SANDBOX_PATH": SANDBOXES,
             "KODA_API_KEYS": f"{USER}={KEY}",
             "KODA_SIGNING_KEY": KEY,

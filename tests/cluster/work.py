@@ -53,6 +53,7 @@ DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
 MOST_EVENTS = 100_000
 """More than any session has."""
+_RENDERED_S = 480.0
 
 
 class World:
@@ -175,7 +176,7 @@ class World:
         async def is_over() -> bool:
             return (await self.store.get_job(job_id)).status in OVER
 
-        await comes_true(is_over, "the render is over")
+        await comes_true(is_over, "the render is over", within_s=_RENDERED_S)
         done = await self.store.get_job(job_id)
         return [done.status, (done.result or {}).get("frames"), done.error]
 

@@ -217,9 +217,10 @@ def skew_judges(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awa
             await join(3)
             rows = {"session": lambda: store.get_session(spoken_to), "render": lambda: store.get_job(second)}
             held = {name: await row() for name, row in rows.items()}
+            units = len(await store.chunks(second))
             await asyncio.to_thread(others[0].cut)
             late_s = await asyncio.gather(*(_given_up(held[name].epoch, row) for name, row in rows.items()))
-            done_elsewhere = await world.over(second)
+            await comes_true(lambda: world.has_more(second, units), "the render has one unit more")
         return {
             **asks.seen,
             **await world.account(),
@@ -227,7 +228,6 @@ def skew_judges(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awa
             "times_taken": len(epochs),
             "given_up_s": dict(zip(rows, late_s, strict=True)),
             "render": done,
-            "render_elsewhere": done_elsewhere,
         }
 
     return lose
