@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from pydantic import TypeAdapter, ValidationError
 
-from koda_ray.errors import NotFound
+from koda_ray.errors import EncodeFailed, InvalidInput, NotFound
+from koda_ray.logs import get_logger
 from koda_ray.render.differences import frame_differences
 from koda_ray.serve.decoding import DecodingTurns, as_file
 from koda_ray.state.holdings import HoldObjects
@@ -22,6 +23,7 @@ _KIND = b"differences v1"
 _WAITING = 4
 """How many questions of one user may wait."""
 _VALUES = TypeAdapter(tuple[float, ...])
+_log = get_logger(__name__)
 
 
 class ComparedVideos:
@@ -63,10 +65,10 @@ class Comparing:
 
         Raises:
             NotFound: A video is not there any more, or who was to hold the answer is not.
-            InvalidInput: A video is too large to be fetched.
+            InvalidInput: A video is too large to be fetched, or cannot be decoded.
             LimitReached: Too many of the user's questions wait.
             Missing: FFmpeg is not installed.
-            EncodeFailed: A video cannot be decoded.
+            EncodeFailed: It took too long.
         """
         with suppress(NotFound, ValidationError):
             return _VALUES.validate_json(await storage.get(key))
@@ -74,7 +76,16 @@ class Comparing:
             with suppress(NotFound, ValidationError):  # asked twice at once
                 return _VALUES.validate_json(await storage.get(key))
             async with as_file(storage, videos.one) as one, as_file(storage, videos.other) as other, turn:
-                found = await frame_differences(one, other, fps=videos.fps)
+                try:
+                    found = await frame_differences(one, other, fps=videos.fps)
+                except EncodeFailed as error:
+                    if error.retryable:
+                        raise
+                    _log.warning("videos cannot be compared", one=videos.one, other=videos.other, error=error.message)
+                    raise InvalidInput(
+                        "one of these videos cannot be read frame by frame: have it rendered again, or compare others",
+                        code=error.code,
+                    ) from error
             data = _VALUES.dump_json(found)
             await hold({key: len(data)})
             await storage.put(key, data)

@@ -196,7 +196,8 @@ async def test_a_video_that_is_none_is_told(koda: World, client: KodaClient, htt
     second, first = (await client.versions(session_id)).versions
     assert VIDEO["preview"].startswith(b"preview")
     answer = await http.get(f"/v1/sessions/{session_id}/compare/differences", params={"a": first.id, "b": second.id})
-    assert answer.status_code >= 400 and answer.json()["code"] == "ENCODE_FAILED"
+    assert answer.status_code == 422 and answer.json()["code"] == "ENCODE_FAILED"
+    assert "rendered again" in answer.json()["detail"] and "/" not in answer.json()["detail"]
     assert (await until(client, session_id, "preview")).preview is not None
 
 

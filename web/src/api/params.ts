@@ -1,12 +1,19 @@
 /** What stands in the address by its name, and how something else comes there; undefined: nothing does. */
-import { useSearchParams } from 'wouter';
+import { useLocation, useSearchParams } from 'wouter';
 
 export type Params = Record<string, string | undefined>;
 
-/** What names a screen's parts in its address; putting something there makes no step back. */
+/**
+ * What names a screen's parts in its address; putting something there makes no step back. A screen that was left stays until the
+ * next one is loaded: it puts nothing there any more, or it would be gone back to.
+ */
 export function useParams(): [URLSearchParams, (change: Params) => void] {
   const [params, setParams] = useSearchParams();
-  return [params, (change) => setParams((now) => withParams(now, change), { replace: true })];
+  const [location] = useLocation();
+  const put = (change: Params) => {
+    if (window.location.pathname === location) setParams((now) => withParams(now, change), { replace: true });
+  };
+  return [params, put];
 }
 
 /** An address's parameters with some of them changed. */

@@ -1,11 +1,12 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { ArrowLeft, ArrowLeftRight, Check, Columns2, Contrast, Film, FlipHorizontal2, Palette, Radio, SquareSplitHorizontal } from 'lucide-react';
 import { useState } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link, useLocation } from 'wouter';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
 import { finalName, isPlayed, useFinalList, useFinals } from '../api/finals';
 import { useGroup, useSession } from '../api/hooks';
 import { coloursOf, wordsFor } from '../api/palette';
+import { useParams } from '../api/params';
 import type { RenderSummary } from '../api/renders';
 import { useVersionPages, useVersions } from '../api/versions';
 import { AskAgain } from '../parts/ask-again';
@@ -28,21 +29,12 @@ const MODES = [
 
 /** Two versions, or takes, with one clock: beside each other, one over the other, or what differs between them. */
 export function Compare({ id }: { id: string }) {
-  const [params, setParams] = useSearchParams();
+  const [params, set] = useParams();
   const [a, b] = [params.get('a') ?? '', params.get('b') ?? ''];
   const mode = MODES.find(([name]) => name === params.get('mode'))?.[0] ?? 'side';
   const { data: session, error, gone } = useSession(id);
   const [, go] = useLocation();
   useEscape(() => go(`/s/${id}`));
-  const set = (what: Record<string, string>) =>
-    setParams(
-      (now) => {
-        const next = new URLSearchParams(now);
-        for (const [name, value] of Object.entries(what)) next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
   const found = useQuery<Pairing, Problem>({
     queryKey: ['compare', id, a, b],
     queryFn: () => ask(`/v1/sessions/${id}/compare?${new URLSearchParams({ a, b })}`),
