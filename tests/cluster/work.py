@@ -39,6 +39,7 @@ __all__ = [
     "FPS",
     "LARGE",
     "MOST_EVENTS",
+    "RENDERED_S",
     "USER",
     "NotInTimeError",
     "World",
@@ -53,7 +54,8 @@ DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
 MOST_EVENTS = 100_000
 """More than any session has."""
-_RENDERED_S = 480.0
+RENDERED_S = 480.0
+"""How long a render may take on a busy machine, in seconds."""
 
 
 class World:
@@ -176,7 +178,7 @@ class World:
         async def is_over() -> bool:
             return (await self.store.get_job(job_id)).status in OVER
 
-        await comes_true(is_over, "the render is over", within_s=_RENDERED_S)
+        await comes_true(is_over, "the render is over", within_s=RENDERED_S)
         done = await self.store.get_job(job_id)
         return [done.status, (done.result or {}).get("frames"), done.error]
 

@@ -34,7 +34,7 @@ from koda_ray.state.records import JobRecord, SessionRecord
 from tests.cluster.asking import asked
 from tests.cluster.machines import CutMachine
 from tests.cluster.rolled import FRONT, VersionServer, upgrade
-from tests.cluster.work import LARGE, USER, World, at_work, comes_true, janitor_answers
+from tests.cluster.work import LARGE, RENDERED_S, USER, World, at_work, comes_true, janitor_answers
 
 OFF_S = 60
 DISK_MB, ROOM_MB = 512, 64
@@ -88,9 +88,7 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         assert await asyncio.to_thread(first.is_alive), "it was there all the time"
         await comes_true(janitor_answers, "there is a janitor")
         done, after = await world.over(job), await store.get_session(session)
-        report = json.loads(await world.storage.get(report_key(USER, job)))
-        # by who coordinates it since: what was made before is reused
-        workers = [unit["worker"] for unit in report["units"] if not unit["reused"]]
+        workers = await _captured_by(world, job) if done[0] == "succeeded" else []
         await asyncio.to_thread(first.empty)
 
         async def has_room() -> bool:
@@ -111,6 +109,12 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         "events": [event.seq for event in await store.events(session)],
         "render": done,
     }
+
+
+async def _captured_by(world: World, job_id: str) -> list[str]:
+    """Name who captured what a render's last coordinator had captured: what was made before is reused."""
+    report = json.loads(await world.storage.get(report_key(USER, job_id)))
+    return [unit["worker"] for unit in report["units"] if not unit["reused"]]
 
 
 def _works_on(node: str) -> list[str]:
@@ -157,7 +161,7 @@ def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[
                     leases.extend([] if lease is None else [(lease - datetime.now(UTC)).total_seconds()])
                 return work.status in OVER
 
-            await comes_true(over, "the render is over")
+            await comes_true(over, "the render is over", within_s=RENDERED_S)
             said_s = await world.say(session)
             done = await world.over(job)
         return {
@@ -211,7 +215,7 @@ def skew_judges(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awa
                 epochs.add((rows[0].epoch, rows[1].epoch, work.epoch))
                 return work.status in OVER
 
-            await comes_true(over, "the render is over")
+            await comes_true(over, "the render is over", within_s=RENDERED_S)
             done = await world.over(job)
             second = await world.render(LARGE)
             await join(3)
