@@ -114,7 +114,9 @@ class Commanding:
 
     async def begin(self, *, each: bool) -> None:
         """Make what is commanded; with ``each``, ask each kind of command once for every absence from now on."""
-        self._spoken_to = (await records.new_session(self._world.store, USER)).id
+        self._spoken_to = (
+            await self._world.session()
+        )  # awake, or each of its commands would wait for a head that is away
         if each:
             self._bundle = await store_bundle(self._world.storage, USER, read_folder(PAGES / "plain"))
             made = await self._http.post("/v1/sessions", json=_PROMPT, headers={"Idempotency-Key": new_id("cmd")})
