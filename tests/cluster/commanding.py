@@ -114,7 +114,8 @@ class Commanding:
 
     async def begin(self, *, each: bool) -> None:
         """Make what is commanded; with ``each``, ask each kind of command once for every absence from now on."""
-        self._spoken_to = await self._world.asleep()
+        # awake, or each of its commands would wait for a head that is away
+        self._spoken_to = await self._world.session()
         if each:
             self._other = (await records.new_session(self._world.store, USER)).id
             self._bundle = await store_bundle(self._world.storage, USER, read_folder(PAGES / "plain"))

@@ -73,7 +73,7 @@ _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
 """Those that would work on for as long as nothing ends them."""
 _TURNS, _THERE_S = 2, 20.0
 _SAID = 3
-_OFFERS = {"head": {SESSION_RESOURCE: 12, CHROMIUM_RESOURCE: 1}}
+_OFFERS = {"head": {SESSION_RESOURCE: 24, CHROMIUM_RESOURCE: 1}}
 """What the first machine has more of than others: with the head away, sessions are made."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
