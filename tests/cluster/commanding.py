@@ -42,6 +42,10 @@ class AskedServer:
     untrue: int = 0
     """How many sessions are not as was answered: made and not there, or deleted and there."""
     is_away: bool = False
+    all_kinds: bool = False
+    """Whether commands of all kinds are asked because something is away."""
+    unanswered: int = 0
+    """How many absences' commands of all kinds are not answered yet."""
     absences: asyncio.Queue[None] = field(default_factory=asyncio.Queue[None])
     took_s: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """How long the commands of each kind took that were asked while something was away."""
@@ -65,10 +69,12 @@ class AskedServer:
         }
 
     @contextmanager
-    def away(self) -> Generator[None]:
-        """Note that something is away in the block."""
-        self.is_away = True
-        self.absences.put_nowait(None)
+    def away(self, *, all_kinds: bool = True) -> Generator[None]:
+        """Note that something is away in the block; commands of all kinds are asked then, or none that make work."""
+        self.is_away, self.all_kinds = True, all_kinds
+        if all_kinds:
+            self.unanswered += 1
+            self.absences.put_nowait(None)
         try:
             yield
         finally:
@@ -141,7 +147,7 @@ class Commanding:
 
     async def render(self) -> None:
         """Have a page rendered, always the same, where something is away."""
-        if not self._found.is_away:
+        if not (self._found.is_away and self._found.all_kinds):
             return
         await self._ask("render", "POST", "/v1/renders", json={"bundle": self._bundle, "options": _SMALL})
 
@@ -163,6 +169,7 @@ class Commanding:
         )
         self._deleted += old
         self._made += [asleep, *(answer["sessionId"] for answer in (created, forked) if answer)]
+        self._found.unanswered -= 1
 
     async def _ask(self, kind: str, method: str, path: str, *, key: str = "", **sent: Any) -> dict[str, Any] | None:
         is_away, began = self._found.is_away, time.monotonic()

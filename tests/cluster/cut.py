@@ -73,6 +73,7 @@ _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
 """Those that would work on for as long as nothing ends them."""
 _TURNS, _THERE_S = 2, 20.0
 _SAID = 3
+_MOST_JOBS, _AT_REST_S = 500, 600.0
 _OFFERS = {"head": {SESSION_RESOURCE: 24, CHROMIUM_RESOURCE: 1}}
 """What the first machine has more of than others: with the head away, sessions are made."""
 NOTICE_S = 120.0
@@ -244,7 +245,8 @@ async def placed_last(machine: CutMachine) -> float:
 async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any]:
     """Put work on the machine, have a session sleep, and take the head away for a while, with a server asked meanwhile.
 
-    Further times it is taken away with nothing but commands to both, before; each time once it is there.
+    Further times it is taken away before, each time once it is there, with commands of all kinds asked meanwhile: what
+    these make is work for all. The last time nothing more is made, once they are answered and renders are over.
     """
     store = world.store
     async with at_work(world) as (session, job), asked(world, session, commands="all") as asking:
@@ -259,9 +261,17 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             await asyncio.to_thread(ray.nodes)
             if (await store.get_job(job)).status in OVER:
                 job = await world.render()
+
+        async def at_rest() -> bool:
+            rows = await store.list_jobs(user_id=USER, limit=_MOST_JOBS)
+            return not asking.unanswered and all(row.status in OVER for row in rows if row.id != job)
+
+        await comes_true(at_rest, "what was asked is answered, and other renders are over", within_s=_AT_REST_S)
+        if (await store.get_job(job)).status in OVER:
+            job = await world.render()
         sleeper = await world.asleep()
         units = len(await store.chunks(job))
-        with asking.away():
+        with asking.away(all_kinds=False):
             await asyncio.to_thread(head.crash)
             began = time.monotonic()
             said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
