@@ -7,7 +7,7 @@ answers next. It is the network that is judged, never the work: a server that is
 
 The same holds the other way round. A transaction whose client was cut off keeps what it locked, for hours as PostgreSQL
 has it by itself, and everybody who has a use for the same row would wait for it; so each connection asks the server to
-notice as soon. What a person said, in the URL, libpq's environment or the server's settings, stands in either case.
+notice sooner still. What a person said, in the URL, libpq's environment or the server's settings, stands in either case.
 
 Source: PostgreSQL's documentation, "Parameter Key Words" of libpq and "TCP Settings"; tcp(7); botocore.config.Config.
 """
@@ -38,11 +38,11 @@ _ASKED = {
     "keepalives_count": _COUNT,
     "tcp_user_timeout": _UNACKNOWLEDGED_MS,
 }
-_OF_SERVER = {
-    "tcp_keepalives_idle": _IDLE_S,
-    "tcp_keepalives_interval": _INTERVAL_S,
-    "tcp_keepalives_count": _COUNT,
-    "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+_OF_SERVER = {  # sooner than a client gives its server up: others wait for what that client had locked
+    "tcp_keepalives_idle": 2,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": 4,
+    "tcp_user_timeout": 6_000,
     "idle_in_transaction_session_timeout": _IDLE_IN_TRANSACTION_MS,
 }
 _BUCKET_CONNECT_S = 3
