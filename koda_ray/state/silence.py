@@ -7,7 +7,8 @@ answers next. It is the network that is judged, never the work: a server that is
 
 The same holds the other way round. A transaction whose client was cut off keeps what it locked, for hours as PostgreSQL
 has it by itself, and everybody who has a use for the same row would wait for it; so each connection asks the server to
-notice sooner still. What a person said, in the URL, libpq's environment or the server's settings, stands in either case.
+notice sooner still. What a person said, in the URL, libpq's environment or the server's settings, stands in either
+case.
 
 Source: PostgreSQL's documentation, "Parameter Key Words" of libpq and "TCP Settings"; tcp(7); botocore.config.Config.
 """
