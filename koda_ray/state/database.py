@@ -60,6 +60,11 @@ _TIME = {
 _SILENT_S = CONNECT_S / 2
 """A server that is away and said nothing for so long, in seconds, would keep others waiting as well."""
 _AGAIN_S = 5
+_ENDS = ("08", "57P01", "57P02", "57P03", "57P05", "25P03")
+"""How the states begin with which PostgreSQL ends a connection or takes none: lost, shut down, starting, idle too long.
+
+Source: PostgreSQL's documentation, appendix A.
+"""
 _PACKAGES = {"psycopg": "psycopg[binary]"}
 
 
@@ -229,14 +234,15 @@ class Database:
             raise failed from error
 
     def _is_away(self, error: DBAPIError) -> bool:
-        """Whether a server was not reached, or lost: it said nothing of its own about what was asked."""
-        if not self._has_clock or not isinstance(error, OperationalError):
+        """Whether a server was not reached, or has ended the connection: that is not about what was asked."""
+        if not self._has_clock:
             return False
         if self._is_remote:
             from koda_ray.state.hrana import NoAnswer
 
             return isinstance(error.orig, NoAnswer)
-        return getattr(error.orig, "sqlstate", None) is None
+        state = getattr(error.orig, "sqlstate", None)
+        return isinstance(error, OperationalError) if state is None else state.startswith(_ENDS)
 
     def _hear_clock(self, connection: Connection) -> None:
         asked = _TIME[connection.dialect.name]

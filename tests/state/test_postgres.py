@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from koda_ray.actors.parts import CONNECTIONS_EACH, open_store
 from koda_ray.budgets import Amounts
 from koda_ray.config import Settings
+from koda_ray.errors import DatabaseAway
 from koda_ray.state import schema
 from koda_ray.state.charges import Accrue, Reserve, Settle
 from koda_ray.state.past import ForkedSession, Past
@@ -41,6 +42,30 @@ async def test_an_actor_has_two_connections_however_much_it_asks_at_once(postgre
     finally:
         await store.close()
         await look.close()
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "SELECT pg_terminate_backend(pg_backend_pid())",
+        "SET idle_in_transaction_session_timeout = 1; SELECT 1",
+    ],
+)
+async def test_a_connection_that_the_server_ended_is_no_fault_of_the_work(postgres_url: str, ends: str) -> None:
+    store = SqlStore(postgres_url, connections=1)
+    await store.open()
+
+    def work(connection: Connection) -> None:
+        connection.execute(text(ends))
+        time.sleep(0.5)
+        connection.execute(text("SELECT 1"))
+
+    try:
+        with pytest.raises(DatabaseAway):
+            await store.database.write(work)
+        assert await store.database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one()) == 1
+    finally:
+        await store.close()
 
 
 @pytest.mark.full
