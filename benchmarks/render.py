@@ -241,10 +241,11 @@ class RenderComparison:
             scene: What it renders.
             shape: How.
             folder: For its files.
-            crews: Of how many workers it may take; one that does not render in parallel has one.
+            crews: Of how many workers it may take, or of as many as it takes at most.
         """
         took: dict[tuple[str, int], float] = {}
-        for variant, workers in product(peer.variants, dict.fromkeys(crews if peer.parallel else (1,))):
+        fit = dict.fromkeys(min(crew, peer.most_workers or crew) for crew in crews)
+        for variant, workers in product(peer.variants, fit):
             job = self._job(scene, shape, folder, workers, min(TRIAL_FRAMES, shape.frames))
             took[variant, workers] = wall_ms = (await peer.render(job, variant)).wall_ms
             print(f"{scene} {shape.name}: {peer.name} {variant}, {workers} workers: {wall_ms:.1f} ms", flush=True)

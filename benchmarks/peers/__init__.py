@@ -71,12 +71,12 @@ class PeerRun:
 class PeerRenderer(Protocol):
     """A renderer to compare with; ``variants`` are its settings that may be the best for a scene.
 
-    ``parallel`` is whether it renders with several workers.
+    ``most_workers`` is how many it takes at most; None where it takes any number.
     """
 
     name: str
     variants: tuple[str, ...]
-    parallel: bool
+    most_workers: int | None
 
     async def prepare(self) -> None:
         """Install it, and build what it builds once for all videos."""
@@ -91,7 +91,7 @@ class Remotion:
     """Remotion's renderMedia with a tab for each worker, on Mesa's llvmpipe where EGL is there."""
 
     name = "remotion"
-    parallel = True
+    most_workers: int | None = os.cpu_count()
     variants: tuple[str, ...] = ("angle-egl ultrafast", "angle-egl superfast", "angle-egl medium")
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class HyperFrames:
     """HyperFrames' command line with a browser for each worker, in its BeginFrame mode."""
 
     name = "hyperframes"
-    parallel = True
+    most_workers: int | None = None
     variants: tuple[str, ...] = ("hardware draft", "software draft")
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class PuppeteerCapture:
     """puppeteer-capture with its one page, whatever the number of workers."""
 
     name = "puppeteer-capture"
-    parallel = False
+    most_workers: int | None = 1
     variants: tuple[str, ...] = ("egl ultrafast", "egl superfast", "default superfast")
 
     def __init__(self) -> None:
