@@ -100,10 +100,11 @@ async def _made(asked: _Asked) -> str:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    if process.returncode < 0:
-        raise _not_made(asked.session_id, f"its process was ended by signal {-process.returncode}")
-    if process.returncode != 0:  # no failure that we foresaw: trying again would show it again
-        raise RuntimeError(f"forking {asked.session_id} failed ({process.returncode}); the log says how")
+    status = await process.wait()
+    if status < 0:
+        raise _not_made(asked.session_id, f"its process was ended by signal {-status}")
+    if status != 0:  # no failure that we foresaw: trying again would show it again
+        raise RuntimeError(f"forking {asked.session_id} failed ({status}); the log says how")
     made: str | KodaError = pickle.loads(said)
     if isinstance(made, KodaError):
         raise made
