@@ -16,8 +16,8 @@ machine does both. Every run renders the same page anew, on workers that are war
   core), ``between`` (dispatch, storing), ``idle`` (a node without a task while others capture), ``alone`` (before the
   first task and after the last: reading the environment, joining, checking)
 - ``cores_slower_together_pct``: how much longer renders take that know nothing of each other, on two of this machine's
-  cores at once, than one alone (`benchmarks.contention`); ``possible_speedup``: what that leaves of two; not with
-  ``--quick``
+  cores at once, than one alone (`benchmarks.contention`); ``possible_speedup``: what that leaves of two;
+  ``two_a_core_times``: how many times as long as one alone they take where two share each core; not with ``--quick``
 - ``first_unit_on_new_node_s``: from Ray's knowing a node that joins in the middle of a job to the first unit that it
   stored; none where the job was over before, and not with ``--quick``
 - ``node_kill_unit_elsewhere_s``: from SIGKILL for a raylet and everything under it, in the middle of a unit, to that
@@ -79,7 +79,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import load, many_rows, scale_model, streams
-from benchmarks.contention import FPS, HEIGHT, SCENE, WIDTH, slower_together_pct
+from benchmarks.contention import FPS, HEIGHT, SCENE, WIDTH, slower_together
 from benchmarks.measured import table
 from benchmarks.parts import PartsKept
 from benchmarks.raylets import OneCore, Raylets
@@ -405,8 +405,12 @@ async def _unit_costs() -> dict[str, Any]:
 async def _beside() -> dict[str, float]:
     """Have two cores render beside each other, as machines do that have nothing in common."""
     cores = sorted(os.sched_getaffinity(0))[:2]
-    slower_pct = await asyncio.to_thread(slower_together_pct, cores, units=UNITS // 3, rounds=ROUNDS)
-    return {"cores_slower_together_pct": slower_pct, "possible_speedup": round(2 / (1 + slower_pct / 100), 3)}
+    slower = await asyncio.to_thread(slower_together, cores, units=UNITS // 3, rounds=ROUNDS)
+    return {
+        "cores_slower_together_pct": slower.each_a_core_pct,
+        "two_a_core_times": slower.two_a_core_times,
+        "possible_speedup": round(2 / (1 + slower.each_a_core_pct / 100), 3),
+    }
 
 
 async def _rendered(quick: bool) -> dict[str, Any]:

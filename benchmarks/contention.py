@@ -1,10 +1,11 @@
-"""How much slower renders are that share a machine, each on a core of its own, and nothing else.
+"""How much slower renders are that share a machine, and nothing else: each on a core of its own, or two on each.
 
     python -m benchmarks.contention UNITS
 
 Cores of one machine share caches and memory; a cluster's machines do not. What two renders at once, which know nothing
-of each other, lose to one alone, no scheduling wins back where nodes are cores of one machine. Run as a program it
-renders once, when it is told to by a line, and prints its seconds.
+of each other, lose to one alone, no scheduling wins back where nodes are cores of one machine. Two that share a core
+take more than twice as long, since they share its caches too. Run as a program it renders once, when it is told to by a
+line, and prints its seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from benchmarks.scenes import bundle_of
@@ -27,15 +29,28 @@ from koda_ray.render.protocol import JobContext
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
 
-__all__ = ["FPS", "HEIGHT", "SCENE", "WIDTH", "slower_together_pct"]
+__all__ = ["FPS", "HEIGHT", "SCENE", "WIDTH", "SlowerTogether", "slower_together"]
 
 USER = "local"
 SCENE = "svg"
 WIDTH, HEIGHT, FPS = 854, 480, 30
 
 
-def slower_together_pct(cores: Sequence[int], *, units: int, rounds: int) -> float:
-    """Render the same video on each core alone, and on all at once; return how much longer the latter takes.
+@dataclass(frozen=True)
+class SlowerTogether:
+    """How much longer renders take beside each other than one alone, as medians.
+
+    Attributes:
+        each_a_core_pct: One on each core, by so many percent.
+        two_a_core_times: Two on each core, so many times as long.
+    """
+
+    each_a_core_pct: float
+    two_a_core_times: float
+
+
+def slower_together(cores: Sequence[int], *, units: int, rounds: int) -> SlowerTogether:
+    """Render the same video on each core alone, on all at once, and twice at once on each.
 
     Args:
         cores: Which.
@@ -44,10 +59,16 @@ def slower_together_pct(cores: Sequence[int], *, units: int, rounds: int) -> flo
     """
     alone: list[float] = []
     together: list[float] = []
+    shared: list[float] = []
     for _ in range(rounds):
         alone += [seconds for core in cores for seconds in _render_on([core], units)]
         together += _render_on(cores, units)
-    return round(100 * (statistics.median(together) / statistics.median(alone) - 1), 1)
+        shared += _render_on([*cores, *cores], units)
+    one = statistics.median(alone)
+    return SlowerTogether(
+        each_a_core_pct=round(100 * (statistics.median(together) / one - 1), 1),
+        two_a_core_times=round(statistics.median(shared) / one, 3),
+    )
 
 
 def _render_on(cores: Sequence[int], units: int) -> list[float]:

@@ -4,10 +4,11 @@
 
 FILE is what `benchmarks.cluster` wrote: the model draws its times from the runs there on one node (`benchmarks.farm`,
 which drives the real planner), and is then compared with those on one, two and four. Four nodes that share two cores
-are modelled with everything taking twice as long. Beyond that no run was made: 10, 100 and 1,000 browsers are the
-model's word, with what may hold them up as it was measured here: the coordinators and the database
-(`benchmarks.unit_costs`), and Ray's own rate (569 tasks a second, of its release tests). Where the model is further
-from a run than `ERROR_PCT`, the exit status is 1: its word is then worth nothing. Keys of the JSON:
+are modelled with everything taking as many times as long as renders do that know nothing of each other, two on each
+core (``two_a_core_times``). Beyond that no run was made: 10, 100 and 1,000 browsers are the model's word, with what may
+hold them up as it was measured here: the coordinators and the database (`benchmarks.unit_costs`), and Ray's own rate
+(569 tasks a second, of its release tests). Where the model is further from a run than `ERROR_PCT`, the exit status is
+1: its word is then worth nothing. Keys of the JSON:
 
 - ``model_error_pct``: by nodes, how far the model's seconds are from those of the run (medians)
 - ``run_speedup``, ``model_speedup``: by nodes, how much sooner a video is there than on one, as it was run and as the
@@ -121,7 +122,7 @@ def seconds_by_nodes(found: dict[str, Any], measured: Durations) -> dict[str, tu
         real = statistics.median(
             run["total_s"] for run in runs if (run["nodes"], run["units"]) == (nodes, video["units"])
         )
-        shared = 2.0 if nodes == 4 else 1.0
+        shared = cast("float", found["two_a_core_times"]) if nodes == 4 else 1.0
         slower = replace(
             measured,
             **{name: [shared * each for each in getattr(measured, name)] for name in ("frame", "page", "between")},

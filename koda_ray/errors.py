@@ -16,6 +16,7 @@ Every error survives pickle, because errors cross Ray's process boundaries.
     |  |- PageError | PageNotReady | BrowserCrashed | EncodeFailed | QualityRejected
     |- StorageError            reading or writing objects
     |  |- DatabaseAway         the database does not answer
+    |  |- BucketAway           the bucket does not answer
     |- ModelError              a model provider
     |  |- ModelOverloaded | ModelStreamBroken | ModelRefused | ModelAuth
     |- Missing                 a program, package or setting that the work needs
@@ -33,6 +34,7 @@ from typing import ClassVar
 
 __all__ = [
     "BrowserCrashed",
+    "BucketAway",
     "BudgetExceeded",
     "Cancelled",
     "CommandBlocked",
@@ -249,6 +251,12 @@ class DatabaseAway(StorageError):
 
     No work is at fault: what was under way is gone on with once it is there again.
     """
+
+    status = 503
+
+
+class BucketAway(StorageError):
+    """The bucket cannot be reached, or fell silent; what was sent last it may have stored."""
 
     status = 503
 

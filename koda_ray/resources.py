@@ -14,7 +14,6 @@ __all__ = [
     "CAPTURE_MEMORY_BYTES",
     "CHROMIUM_RESOURCE",
     "COORDINATOR_SHARE",
-    "FORK_SHARE",
     "JOIN_CPUS",
     "JOIN_MEMORY_BYTES",
     "SESSION_RESOURCE",
@@ -33,9 +32,6 @@ SESSION_RESOURCE = "session"
 
 COORDINATOR_SHARE = 0.001
 """What the janitor and each page render's coordinator take of a session's place: they are on such machines, too."""
-
-FORK_SHARE = 1 - COORDINATOR_SHARE
-"""What making a fork takes of one: no size that an actor asks for, since what waits tells by that who asked."""
 
 CAPTURE_CPUS = 0.5
 CAPTURE_MEMORY_BYTES = 1024**3

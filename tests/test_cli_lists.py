@@ -113,6 +113,10 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
     assert (await shell("renders", "--before", first["next"], **alone)).out.startswith(made[0])
     assert (await shell("renders", "--status", "cancelled", **alone)).out.startswith(made[0])
     assert (await shell("renders", "--status", "lost")).status == Exit.USAGE
+    for where in ({}, alone):  # what a page is called, and how its id begins
+        assert (await shell("renders", "--text", f"Page {made[0]}", **where)).out.startswith(made[0])
+        none = (await shell("renders", "--text", "nothing-is-called-so", "--json", **where)).out
+        assert json.loads(none) == {"renders": [], "next": None}
     assert (await shell("delete", made[0])).out == f"deleted {made[0]}\n"
     assert (await shell("delete", made[0])).status == Exit.NOT_FOUND
     assert len((await client.page_renders()).renders) == 1

@@ -95,7 +95,7 @@ class RayDirectory:
         self._public = public_settings(settings)
         self._calls = SessionCalls(store, self._public)
         self.presence = self._calls.presence
-        self._forks = Forks(self._public, self.presence)
+        self._forks = Forks(self._public)
         self._most_awake, self._most_video_s = settings.user_sessions, settings.user_render_s
         self._signing_key = settings.signing_key
         self._passages: Passages | None = None

@@ -1,46 +1,62 @@
-"""Making a session of another one's past, as a Ray task: a process of its own, which ends with it.
+"""Making a session of another one's past, in a process of its own, beside the one that was asked.
 
 A past is all that was ever said in a session, every call, and every state that it was in, one for each commit: those
 pass through a few at a time. At a point that was left (a head) the calls are one row and all held, which a process that
-answers everybody is not to do. It takes a session's place on its node, so that no more of them are made at once than
-there is room for, and one of a user's at a time.
+answers everybody is not to do. The process is no work of Ray's: a fork is rows alone, and is made as ever while a
+cluster's head is away. A few are made at once, and one of a user's at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from weakref import WeakValueDictionary
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-
+import koda_ray
 from koda_ray.actors.timeline import fork_session
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, Unavailable
-from koda_ray.render.presence import Presence
-from koda_ray.resources import FORK_SHARE, SESSION_RESOURCE
 from koda_ray.state.records import SessionQuota
 
-__all__ = ["FORK_S", "Forks"]
+__all__ = ["FORKS_AT_ONCE", "FORK_S", "Forks", "main"]
 
 FORK_S = 60.0
 """How long a fork may take, in seconds, with waiting for its turn."""
+FORKS_AT_ONCE = 2
+"""How many a process has made at the same time: each is a process that may hold a session's calls."""
+_PROGRAM = "koda_ray.actors.forking"
+_PACKAGES = Path(koda_ray.__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be forked; it is pickled, from one process of ours to another."""
+
+    public: Mapping[str, object]
+    session_id: str
+    user_id: str
+    point: str | None
+    key: str
 
 
 class Forks:
     """Makes sessions of others.
 
     Args:
-        public: What `public_settings` gave; each node has the secrets in its own environment.
-        presence: Which nodes can be reached.
+        public: What `public_settings` gave; the process that forks has the secrets in its environment, as this one has.
     """
 
-    def __init__(self, public: Mapping[str, object], presence: Presence) -> None:
+    def __init__(self, public: Mapping[str, object]) -> None:
         self._public = dict(public)
-        self._presence = presence
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._places = asyncio.Semaphore(FORKS_AT_ONCE)
 
     async def fork(self, *, session_id: str, user_id: str, point: str | None, key: str) -> str:
         """Make a session of another one's past; see `fork_session`, whose errors this raises.
@@ -52,49 +68,77 @@ class Forks:
             Unavailable: It was not made within `FORK_S` seconds, or its process was ended.
         """
         turn = self._turns.setdefault(user_id, asyncio.Lock())
-        asked = {"session_id": session_id, "user_id": user_id, "point": point, "key": key}
         try:
-            async with asyncio.timeout(FORK_S), turn:
-                return await self._made(asked)
-        except RayTaskError as error:
-            if isinstance(error.cause, KodaError):
-                raise error.cause from None
-            raise
-        except (RayError, TimeoutError) as error:
-            why = type(error).__name__
-            raise Unavailable(
-                f"session {session_id} was not forked within {FORK_S:.0f} s ({why}); try again with the same key",
-                context={"session_id": session_id},
-            ) from error
-
-    async def _made(self, asked: Mapping[str, object]) -> str:
-        elsewhere = await self._presence.elsewhere(SESSION_RESOURCE)
-        task = await asyncio.to_thread(lambda: _fork.options(**elsewhere).remote(self._public, asked))
-        try:
-            return await cast("Awaitable[str]", task)
-        except asyncio.CancelledError:
-            _cancel(task, force=True)
-            raise
+            async with asyncio.timeout(FORK_S), turn, self._places:
+                return await _made(_Asked(self._public, session_id, user_id, point, key))
+        except TimeoutError as error:
+            raise _not_made(session_id, f"not within {FORK_S:.0f} s") from error
 
 
-def _fork_here(public: Mapping[str, object], asked: Mapping[str, Any]) -> str:
-    """Make a session in this process."""
-    return asyncio.run(_forked(Settings.model_validate(public), **asked))
+def _not_made(session_id: str, why: str) -> Unavailable:
+    return Unavailable(
+        f"session {session_id} was not forked ({why}); try again with the same key", context={"session_id": session_id}
+    )
 
 
-async def _forked(settings: Settings, **asked: Any) -> str:
+async def _made(asked: _Asked) -> str:
+    """Have a process make it; it ends with whoever waits here."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", _PROGRAM),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(os.path.isabs, sys.path)])},
+            cwd="/",
+        )
+    except OSError as error:  # no memory, or no more processes
+        raise _not_made(asked.session_id, f"no process could be started: {error}") from error
+    try:
+        said, _ = await process.communicate(pickle.dumps(asked))
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    status = await process.wait()
+    if status < 0:
+        raise _not_made(asked.session_id, f"its process was ended by signal {-status}")
+    if status != 0:  # no failure that we foresaw: trying again would show it again
+        raise RuntimeError(f"forking {asked.session_id} failed ({status}); the log says how")
+    made: str | KodaError = pickle.loads(said)
+    if isinstance(made, KodaError):
+        raise made
+    return made
+
+
+def main() -> None:
+    """Run as ``python -m koda_ray.actors.forking``: read what is asked, and write the new session's id, or why not."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever else says something says it to the log
+    asked: _Asked = pickle.loads(sys.stdin.buffer.read())
+    made: str | KodaError
+    try:
+        made = asyncio.run(_forked(asked))
+    except KodaError as error:
+        made = error
+    with os.fdopen(out, "wb") as answer:
+        pickle.dump(made, answer)
+
+
+async def _forked(asked: _Asked) -> str:
     from koda_ray.actors.parts import open_store
 
-    store = await open_store(settings)
-    try:
-        quota = SessionQuota(sessions=settings.max_sessions_per_user or None)
-        return await fork_session(store, asked.pop("session_id"), quota=quota, **asked)
-    finally:
-        await store.close()
+    settings = Settings.model_validate(asked.public)
+    async with asyncio.timeout(FORK_S):  # whoever asked may be gone
+        store = await open_store(settings)
+        try:
+            quota = SessionQuota(sessions=settings.max_sessions_per_user or None)
+            return await fork_session(
+                store, asked.session_id, user_id=asked.user_id, point=asked.point, key=asked.key, quota=quota
+            )
+        finally:
+            await store.close()
 
 
-# Ray's own types for these are incomplete
-_remote = cast("Callable[..., Callable[[object], Any]]", ray.remote)
-_cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
-_asks = {"num_cpus": 0, "resources": {SESSION_RESOURCE: FORK_SHARE}}
-_fork = _remote(**_asks, max_retries=0, max_calls=1, name="fork")(_fork_here)
+if __name__ == "__main__":
+    main()

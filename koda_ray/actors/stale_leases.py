@@ -7,7 +7,7 @@ any other session, and a node with such a place never counts as idle, so that no
 
 So whatever waits in line while the head is away is taken out: none but a head asks for places of that size. And what a
 node has given away is held against what its actors have, then as well, where all of them were told of. What is more may
-be on its way to an actor, or a task's (forks are tasks, and others on the same cluster may ask for the same resource).
+be on its way to an actor, or a task's (others on the same cluster may ask for the same resource).
 A head that is there tells of whom it gives a worker to before it gives it anything to do: so where more is taken for
 `TOLD_S`, a worker that has never done anything, for `IDLED_S`, and that no actor is told to have or to come to, is
 nobody's. Those are ended, all at once, and Ray frees what they were given. Where that frees nothing, it was somebody's,

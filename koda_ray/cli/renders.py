@@ -80,6 +80,10 @@ def list_renders(
         list[str] | None,
         typer.Option(metavar="STATE", help="queued, running, succeeded, failed or cancelled; repeatable."),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Only those with all these words in their page's file, row and data."),
+    ] = None,
     json: Json = False,
     server: Server = None,
 ) -> None:
@@ -91,4 +95,4 @@ def list_renders(
         if name not in get_args(RenderStatus):
             raise typer.BadParameter(f"{name!r} is none of {', '.join(get_args(RenderStatus))}", param_hint="--status")
     wanted = cast("list[RenderStatus]", status or [])
-    render_list.list_renders(limit=limit, before=before, status=wanted, json=json, server=server)
+    render_list.list_renders(limit=limit, before=before, status=wanted, text=text, json=json, server=server)

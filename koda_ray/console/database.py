@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koda_ray.config import Settings
-from koda_ray.serve.listing import Sought, session_shown, sessions_found
+from koda_ray.serve.listing import Sought, renders_found, session_shown, sessions_found
 from koda_ray.serve.usage import session_usage, user_usage
-from koda_ray.serve.views import read_cursor, renders_page
 from koda_ray.state.records import RendersSought
 from koda_ray.state.stores import store_from
 from koda_ray.wire import RenderList, RenderStatus, SessionPage, SessionUsage, SessionView, UserUsage
@@ -53,9 +52,10 @@ async def read_usage(session_id: str | None, *, month: str | None) -> SessionUsa
         await store.close()
 
 
-async def read_renders(*, limit: int, before: str | None, status: Sequence[RenderStatus]) -> RenderList:
+async def read_renders(
+    *, limit: int, before: str | None, status: Sequence[RenderStatus], text: str | None
+) -> RenderList:
     """Read a page of the local user's renders. Raises InvalidInput."""
-    cursor = None if before is None else read_cursor(before)
     settings = Settings.model_validate({})
     if not _is_there(settings):
         return RenderList(renders=())
@@ -63,8 +63,7 @@ async def read_renders(*, limit: int, before: str | None, status: Sequence[Rende
     await store.open()
     try:
         sought = RendersSought(statuses=tuple(status))
-        rows = await store.list_renders(_USER, sought, limit=limit + 1, before=cursor)
-        return renders_page(rows, limit)
+        return await renders_found(store, _USER, sought, text=text or "", limit=limit, before=before)
     finally:
         await store.close()
 

@@ -17,16 +17,22 @@ __all__ = ["list_renders"]
 
 
 def list_renders(
-    *, limit: int, before: str | None, status: Sequence[RenderStatus], json: bool, server: str | None
+    *,
+    limit: int,
+    before: str | None,
+    status: Sequence[RenderStatus],
+    text: str | None,
+    json: bool,
+    server: str | None,
 ) -> None:
     """Print a page of renders, newest first."""
     url = running_url(server)
 
     async def read() -> RenderList:
         if url is None:
-            return await read_renders(limit=limit, before=before, status=status)
+            return await read_renders(limit=limit, before=before, status=status, text=text)
         async with KodaClient(url) as client:
-            return await client.page_renders(limit=limit, before=before, status=status)
+            return await client.page_renders(limit=limit, before=before, status=status, text=text)
 
     page = asyncio.run(read())
     console = Console(highlight=False)

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from koda_ray.errors import InvalidInput, KodaError, Unavailable
+from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
 
@@ -61,7 +61,7 @@ USED = READ | {404, 409, 429, 502}
 _SHORT_CHARS = 40
 _LONGEST_WAIT_S = 86_400
 _AGAIN_S = 5
-"""When to ask again for what is being started anew, or waits for Ray's head, in seconds."""
+"""When to ask again for what is away, or is being started anew, in seconds."""
 _TOKEN = re.compile(r"^(/v1/shares|/v1/media|/w)/[^/]*")
 _log = get_logger(__name__)
 
@@ -144,7 +144,7 @@ def _headers(error: KodaError, status: int) -> dict[str, str] | None:
     """Say what to do about it as HTTP has it. Source: RFC 9110, sections 10.2.3 and 11.6.1."""
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
-    after = error.context.get("retryAfterS", _AGAIN_S if isinstance(error, Unavailable) else None)
+    after = error.context.get("retryAfterS", _AGAIN_S if status == 503 and error.retryable else None)
     # a sandbox may have made it up
     if isinstance(after, int | float) and 0 <= after <= _LONGEST_WAIT_S:
         return {"Retry-After": str(math.ceil(after))}

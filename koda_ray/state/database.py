@@ -59,7 +59,6 @@ _TIME = {
 """What asks a server for its time, in seconds since 1970."""
 _SILENT_S = CONNECT_S / 2
 """A server that is away and said nothing for so long, in seconds, would keep others waiting as well."""
-_AGAIN_S = 5
 _ENDS = ("08", "57P01", "57P02", "57P03", "57P05", "25P03")
 """How the states begin with which PostgreSQL ends a connection or takes none: lost, shut down, starting, idle too long.
 
@@ -256,8 +255,7 @@ class Database:
                 code="DISK_FULL",
             )
         if self._is_away(error):
-            context: dict[str, str | int | float | bool | None] = {"retryAfterS": _AGAIN_S}
-            return DatabaseAway(f"the database {self._where()} does not answer: {why}", context=context)
+            return DatabaseAway(f"the database {self._where()} does not answer: {why}")
         return StorageError(f"the database {self._where()} failed: {why}")
 
     def _where(self) -> str:

@@ -22,7 +22,15 @@ from typing import Any
 from pydantic import JsonValue
 from sqlalchemy.engine import URL
 
-__all__ = ["ANSWER_S", "CONNECT_S", "bounded_socket", "bucket_options", "postgres_arguments", "postgres_request"]
+__all__ = [
+    "ANSWER_S",
+    "CONNECT_S",
+    "bounded_socket",
+    "bucket_options",
+    "is_no_answer",
+    "postgres_arguments",
+    "postgres_request",
+]
 
 CONNECT_S = 5
 """How long a new connection may take, in seconds, at each address of a server."""
@@ -98,6 +106,17 @@ def bounded_socket(address: tuple[Any, ...]) -> socket.socket:
     if family in (socket.AF_INET, socket.AF_INET6):
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
     return made
+
+
+def is_no_answer(error: BaseException) -> bool:
+    """Tell whether a bucket's client says by an error that nobody answered, and not what somebody answered."""
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    try:
+        from botocore import exceptions  # what speaks to `s3://` says it in words of its own
+    except ImportError:
+        return False
+    return isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
 
 
 def _own_sockets() -> dict[str, Any]:

@@ -18,9 +18,10 @@ from urllib.parse import unquote, urlsplit
 from pydantic import JsonValue
 
 from koda_ray.destinations import is_of_destination, not_written
-from koda_ray.errors import InvalidInput, KodaError, NotFound, StorageError
+from koda_ray.errors import BucketAway, InvalidInput, KodaError, NotFound, StorageError
 from koda_ray.state.disk import Disk, Stored
 from koda_ray.state.keys import check_key
+from koda_ray.state.silence import is_no_answer
 
 if TYPE_CHECKING:
     from koda_ray.config import Settings
@@ -57,7 +58,7 @@ class Storage:
         self._apart_s = apart_s
         self._disk: Disk | None = None
         self._bucket: Bucket | None = None
-        self._silent: tuple[float, StorageError] | None = None  # when a call failed for that, and how
+        self._silent: tuple[float, BucketAway] | None = None  # when a call failed for that, and how
         split = urlsplit(url)
         if split.scheme in ("", "file", "local"):
             folder = unquote(split.path) if split.scheme else url
@@ -153,6 +154,7 @@ class Storage:
 
         Raises:
             NotFound: There is no such object.
+            BucketAway: The bucket does not answer, here and of each other method.
             StorageError: It could not be read.
         """
         return await self._run("get", key, lambda backend: backend.get(key))
@@ -295,12 +297,12 @@ class Storage:
         def run() -> T:
             # threads are few: who waited for one while a silent bucket was waited for would find out one by one
             if (silent := self._silent) is not None and asked_at < silent[0]:
-                raise StorageError(silent[1].message, context=silent[1].context)
+                raise BucketAway(silent[1].message, context=silent[1].context)
             began = time.monotonic()
             try:
                 return self._call(operation, key, call)
-            except StorageError as error:
-                if self._disk is None and (at := time.monotonic()) - began >= _SILENT_S:
+            except BucketAway as error:
+                if (at := time.monotonic()) - began >= _SILENT_S:
                     self._silent = at, error
                 raise
 
@@ -313,10 +315,10 @@ class Storage:
             raise
         except (FileNotFoundError, IsADirectoryError) as error:
             if operation == "put":
-                raise _failed(operation, key, error, self.url) from error
+                raise self._failed(operation, key, error) from error
             raise NotFound(f"no object {key!r} in storage", context={"key": key}) from error
         except Exception as error:  # botocore and aiohttp have trees of their own, and s3fs lets both through
-            raise _failed(operation, key, error, self.url) from error
+            raise self._failed(operation, key, error) from error
 
     async def _spread(self, work: Callable[[list[T]], None], items: list[T]) -> None:
         """Share items out over threads and wait for all of them, also when one fails."""
@@ -346,17 +348,18 @@ class Storage:
             self._bucket = Bucket(self.url, self._options, apart_s=self._apart_s)
         return self._bucket
 
-
-def _failed(operation: str, key: str, error: Exception, url: str) -> StorageError:
-    context: dict[str, str | int | float | bool | None] = {"operation": operation, "key": key}
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(
-            f"storage {operation} of {key!r} in {url}: the disk is full; free some space and try again",
-            code="DISK_FULL",
-            context=context,
-        )
-    why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    return StorageError(f"storage {operation} of {key!r} failed: {why}", context=context)
+    def _failed(self, operation: str, key: str, error: Exception) -> StorageError:
+        context: dict[str, str | int | float | bool | None] = {"operation": operation, "key": key}
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StorageError(
+                f"storage {operation} of {key!r} in {self.url}: the disk is full; free some space and try again",
+                code="DISK_FULL",
+                context=context,
+            )
+        why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+        if self._bucket is not None and is_no_answer(error):
+            return BucketAway(f"{self.url} does not answer (storage {operation} of {key!r}: {why})", context=context)
+        return StorageError(f"storage {operation} of {key!r} failed: {why}", context=context)
 
 
 def sha256(data: bytes) -> str:

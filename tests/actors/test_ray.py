@@ -258,7 +258,7 @@ async def test_a_fork_whose_process_is_ended_may_be_made_again(place: Place) -> 
     asked: dict[str, Any] = {"session_id": mine.id, "user_id": mine.user_id, "point": None, "key": "fork"}
 
     def processes() -> list[psutil.Process]:
-        return [each for each in psutil.Process().children(recursive=True) if each.name() == "ray::fork"]
+        return [each for each in psutil.Process().children() if "koda_ray.actors.forking" in each.cmdline()]
 
     with contextlib.closing(sqlite3.connect(place.real, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")  # so that it waits

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chart import Group, draw
-from benchmarks.contention import slower_together_pct
+from benchmarks.contention import slower_together
 from benchmarks.cpu import children_cpu_s, pinned_to, tree_cpu_s
 from benchmarks.ssim import ssim
 
@@ -57,8 +57,9 @@ def _cores_of_a_child() -> set[int]:
 @pytest.mark.browser
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_renders_that_share_a_machine_are_held_against_one_alone() -> None:
-    found = slower_together_pct(sorted(os.sched_getaffinity(0))[:2], units=1, rounds=1)
-    assert -90 < found < 1_000
+    found = slower_together(sorted(os.sched_getaffinity(0))[:2], units=1, rounds=1)
+    assert -90 < found.each_a_core_pct < 1_000
+    assert 1 < found.two_a_core_times < 20
 
 
 @pytest.mark.needs("ffmpeg")

@@ -132,6 +132,16 @@ def test_the_model_is_held_against_each_number_of_nodes() -> None:
     assert errors_pct(took) == pytest.approx({"1": 0.0, "2": -20.0}, abs=0.1)
 
 
+def test_nodes_that_share_cores_are_as_slow_as_renders_were_that_share_them() -> None:
+    runs = [{**run, "fps": 30} for run in (*found()["runs"], run_of_nodes(4, 12, 10.0))]
+
+    def four_s(times: float) -> float:
+        return seconds_by_nodes({**found(), "runs": runs, "two_a_core_times": times}, measured_in(runs))["4"][1]
+
+    once, twice, more = map(four_s, (1.0, 2.0, 2.5))
+    assert more - twice == pytest.approx((twice - once) / 2)
+
+
 def test_a_model_that_is_off_its_runs_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from koda_ray.errors import DatabaseAway, KodaError, StorageError, Unavailable
+from koda_ray.errors import BucketAway, DatabaseAway, KodaError, StorageError, Unavailable
 from koda_ray.serve.problem import error_response
 
 
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (DatabaseAway("it does not answer", context={"retryAfterS": 5}), 503, "STORAGE_FAILED"),
+        (DatabaseAway("it does not answer"), 503, "STORAGE_FAILED"),
+        (BucketAway("it does not answer"), 503, "STORAGE_FAILED"),
         (Unavailable("the head does not answer"), 503, "UNAVAILABLE"),
     ],
 )
