@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from koda_ray.errors import Missing
-from koda_ray.render import rasterizers
+from koda_ray.render import graphics, rasterizers
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.environment import read_environment
@@ -111,6 +111,18 @@ def test_each_is_part_of_the_fingerprint_and_its_helpers_are_not() -> None:
     assert read_environment(None, helped).fingerprint == each["llvmpipe"].fingerprint
 
 
+def test_each_of_mesas_libraries_that_draws_is_part_of_the_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphics, "_LIBRARY_FOLDERS", (tmp_path,))
+    told = {graphics.graphics_libraries.__wrapped__()}
+    for name in ("libgallium-25.0.so", "libLLVM-19.so.1", "libvulkan_lvp.so"):
+        for size in (3, 4):
+            (tmp_path / name).write_bytes(bytes(size))
+            told.add(graphics.graphics_libraries.__wrapped__())
+    assert len(told) == 7
+
+
 def took(**cpu_ms: float | None) -> list[Measured]:
     names: dict[str, RasterizerName] = {"usual": "llvmpipe", "wide": "llvmpipe-512", "own": "swiftshader"}
     return [Measured(names[name], cpu_ms=value) for name, value in cpu_ms.items()]
@@ -147,6 +159,9 @@ async def test_all_that_draw_are_measured_by_a_scene_and_the_others_say_why_not(
         assert (each.cpu_ms is None) == bool(each.why_not) == (each.wall_ms is None)
         assert each.cpu_ms is None or (each.cpu_ms > 0 and each.renderer)
     assert measured["swiftshader"].cpu_ms
+    for name, each in measured.items():
+        assert bool(each.html_ms) == (name == "llvmpipe" and each.cpu_ms is not None)
+    assert (composited.html_ms is None) == (composited.cpu_ms is None)
 
 
 @pytest.mark.browser
@@ -157,6 +172,8 @@ def test_the_doctor_measures_when_it_is_asked_to() -> None:
     findings = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
     assert findings.keys() >= {*RASTERIZERS, "llvmpipe, page and all", "choice"}
     assert "ms by the clock" in findings["swiftshader"]["detail"]
+    composited = findings["llvmpipe, page and all"]["detail"]
+    assert "times as long; only to compare" in composited or "not here" in composited
     assert "KODA_RENDER_GRAPHICS=" in findings["choice"]["detail"] + findings["choice"]["remedy"]
 
 
