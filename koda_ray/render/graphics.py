@@ -110,6 +110,11 @@ class Graphics:
         """Whether pages see any WebGL."""
         return all(name != self.rasterizer for name, _ in self.refused)
 
+    @property
+    def helpers(self) -> int:
+        """How many threads help to draw; 0 with whoever takes none."""
+        return int(dict(self.environment).get(_HELPERS, "0"))
+
     def helped_by(self, threads: int) -> tuple[tuple[str, str], ...]:
         """Return the environment in which so many threads draw a picture; with none, the one that asks does.
 

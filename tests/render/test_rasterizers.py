@@ -213,12 +213,27 @@ async def test_whoever_works_alone_has_helpers_and_beside_others_none(monkeypatc
         pytest.skip("Mesa draws nothing here")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert captures_at_work() == 0
-    for options, others, helpers in (({}, 0, 2), ({"at_once": 2}, 0, 0), ({}, 1, 0)):
-        async with LocalExecutor(workers=1, **options) as executor:
+    for pages, others, helpers in ((None, 0, 2), (2, 0, 0), (1, 1, 0)):
+        async with LocalExecutor(workers=1) as executor:
             beside = [WorkFolder(CAPTURE) for _ in range(others)]
             assert captures_at_work() == others
-            async with executor.browser() as browser:
+            async with executor.browser(pages=pages) as browser:
                 await picture(browser, 0)
-                assert llvmpipe_threads(browser.pid) == helpers
+                assert llvmpipe_threads(browser.pid) == browser.graphics.helpers == helpers
             for each in beside:
                 each.close()
+
+
+@pytest.mark.browser
+async def test_of_warm_browsers_the_one_is_taken_that_has_the_helpers_that_are_of_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    async with LocalExecutor(workers=2) as executor:
+        async with executor.browser(pages=1) as alone, executor.browser() as beside:
+            assert (alone.graphics.helpers, beside.graphics.helpers) == (2, 0)
+        for pages, expected in ((1, alone), (None, beside), (2, beside), (1, alone)):
+            async with executor.browser(pages=pages) as browser:
+                assert browser is expected
