@@ -3,6 +3,9 @@
 What an ended process took is in the account of the living one that waited for it, so a sum over the living tree of own
 and children's times misses nobody, as long as each is waited for. Browsers are the exception at their very end: the
 first process of their name space ends without waiting. So take a reading while the browser still lives.
+
+By kind of process (`tree_cpu_by_kind`), what ended counts as what its parent starts: under Python that is FFmpeg, and
+whatever else it started and waited for; under a browser, renderers. So a process counts as the same before and after.
 """
 
 from __future__ import annotations
@@ -11,25 +14,50 @@ import contextlib
 import ctypes
 import os
 import resource
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
-__all__ = ["adopt_orphans", "children_cpu_s", "pinned_to", "tree_cpu_s"]
+__all__ = ["Kind", "adopt_orphans", "children_cpu_s", "kind_of", "pinned_to", "tree_cpu_by_kind", "tree_cpu_s"]
+
+Kind = Literal["python", "ffmpeg", "browser", "gpu", "renderer", "other"]
+"""Python; FFmpeg; of a browser its first process, with its network service and what starts its processes, the one that
+draws WebGL and composes, and the pages'; and isolation."""
+
+_UNDER: dict[Kind, Kind] = {"python": "ffmpeg", "browser": "renderer"}
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def tree_cpu_s() -> float:
     """Return seconds of processor time of this process and everything under it so far."""
-    total = 0.0
+    return sum(tree_cpu_by_kind().values())
+
+
+def tree_cpu_by_kind() -> dict[Kind, float]:
+    """Return seconds of processor time of this process and everything under it so far, by kind of process."""
+    total: dict[Kind, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            kind = "python" if process == me else kind_of(process.name(), process.cmdline())
             times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
+            total[kind] += times.user + times.system
+            total[_UNDER.get(kind, kind)] += times.children_user + times.children_system
+    return dict(total)
+
+
+def kind_of(name: str, line: Sequence[str]) -> Kind:
+    """Return what a process is, by its program's name and its command line."""
+    if name.startswith(("python", "ffmpeg")):
+        return "python" if name.startswith("python") else "ffmpeg"
+    part = next((word.partition("=")[2] for word in line if word.startswith("--type=")), None)
+    if name == "bwrap" or (part is None and not any(word.startswith("--headless") for word in line)):
+        return "other"
+    return "gpu" if part == "gpu-process" else "renderer" if part == "renderer" else "browser"
 
 
 def children_cpu_s() -> float:

@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import tree_cpu_s
+from benchmarks.cpu import Kind, tree_cpu_by_kind
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
@@ -38,7 +38,8 @@ class OurRun:
     """What a warm job took, per frame from the moment on when every worker had shown its first.
 
     ``wall_ms`` and ``cpu_ms`` are until all units were encoded and stored; ``to_file_ms`` is wall until the joined and
-    checked video was stored, and ``total_s`` that from the job's very beginning.
+    checked video was stored, and ``total_s`` that from the job's very beginning. ``cpu_by_ms`` is ``cpu_ms`` by kind of
+    process.
     """
 
     wall_ms: float
@@ -46,6 +47,7 @@ class OurRun:
     to_file_ms: float
     total_s: float
     video: Path
+    cpu_by_ms: dict[Kind, float] = field(default_factory=dict[Kind, float])
 
 
 class WatchedLocal(LocalExecutor):
@@ -60,8 +62,8 @@ class WatchedLocal(LocalExecutor):
         self._awaited = tasks
         self._seen: dict[int, int] = {}
         self._tasks: set[int] = set()
-        self.begun: tuple[float, float, int] | None = None
-        self.stored: tuple[float, float] | None = None
+        self.begun: tuple[float, dict[Kind, float], int] | None = None
+        self.stored: tuple[float, dict[Kind, float]] | None = None
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture as ever, and look at the clocks on the way."""
@@ -71,9 +73,9 @@ class WatchedLocal(LocalExecutor):
                 self._seen[told.unit] = told.frames
                 self._tasks.add(id(task))
                 if self.begun is None and len(self._tasks) >= self._awaited:
-                    self.begun = time.perf_counter(), tree_cpu_s(), sum(self._seen.values())
+                    self.begun = time.perf_counter(), tree_cpu_by_kind(), sum(self._seen.values())
             else:
-                self.stored = time.perf_counter(), tree_cpu_s()
+                self.stored = time.perf_counter(), tree_cpu_by_kind()
             if hear is not None:
                 await hear(told)
 
@@ -97,12 +99,14 @@ async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, 
     begun, cpu, already = executor.begun
     stored, cpu_then = executor.stored
     frames = max(1, spec.frame_count - already)
+    cpu_by_ms = {kind: (taken - cpu.get(kind, 0.0)) * 1000 / frames for kind, taken in cpu_then.items()}
     return OurRun(
         wall_ms=(stored - begun) * 1000 / frames,
-        cpu_ms=(cpu_then - cpu) * 1000 / frames,
+        cpu_ms=sum(cpu_by_ms.values()),
         to_file_ms=(ended - begun) * 1000 / frames,
         total_s=ended - started,
         video=target,
+        cpu_by_ms=cpu_by_ms,
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import children_cpu_s, tree_cpu_s
+from benchmarks.cpu import Kind, children_cpu_s, tree_cpu_by_kind
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.capture import image_of
@@ -34,13 +34,19 @@ _ENCODER_OPTIONS = ("vcodec", "preset", "crf", "g", "threads", "flags", "x264-pa
 class Floor:
     """Per frame, in milliseconds: processor time of painting and of x264, and the wall that painting took a page.
 
-    ``pictures`` are lossless, by the index of their frame.
+    ``pictures`` are lossless, by the index of their frame; ``paint_by_ms`` is ``paint_ms`` by kind of process.
     """
 
     paint_ms: float
     paint_wall_ms: float
     x264_ms: float
     pictures: dict[int, Path]
+    paint_by_ms: dict[Kind, float] = field(default_factory=dict[Kind, float])
+
+    @property
+    def cpu_by_ms(self) -> dict[Kind, float]:
+        """The floor by kind of process: what paints, and FFmpeg."""
+        return {**self.paint_by_ms, "ffmpeg": self.paint_by_ms.get("ffmpeg", 0.0) + self.x264_ms}
 
     @property
     def cpu_ms(self) -> float:
@@ -62,13 +68,14 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
     graphics = await choose_graphics(find_browser().path)
     browsers = await asyncio.gather(*(Browser.launch(graphics=graphics) for _ in units))
     try:
-        paint_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
+        paint_by_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
         pictures: dict[int, Path] = {}
         taken = zip(browsers, units, strict=True)
         await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
     finally:
         await asyncio.gather(*(browser.close() for browser in browsers))
-    return Floor(paint_ms, paint_wall_ms, await _encode(spec, units, folder), dict(sorted(pictures.items())))
+    x264_ms = await _encode(spec, units, folder)
+    return Floor(sum(paint_by_ms.values()), paint_wall_ms, x264_ms, dict(sorted(pictures.items())), paint_by_ms)
 
 
 async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> LoadedPage:
@@ -84,7 +91,7 @@ async def _frame(page: LoadedPage, frame: int, spec: RenderSpec) -> None:
 
 async def _paint(
     browsers: list[Browser], bundle: Bundle, spec: RenderSpec, units: tuple[Unit, ...], stride: int
-) -> tuple[float, float]:
+) -> tuple[dict[Kind, float], float]:
     pages = await asyncio.gather(*(_page(browser, bundle, spec) for browser in browsers))
     for page, unit in zip(pages, units, strict=True):
         for frame in range(unit.start, unit.start + _WARM_FRAMES):
@@ -96,11 +103,12 @@ async def _paint(
             await _frame(page, frame, spec)
         return len(frames)
 
-    cpu, started = tree_cpu_s(), time.perf_counter()
+    cpu, started = tree_cpu_by_kind(), time.perf_counter()
     counts = await asyncio.gather(*(all_of(page, unit) for page, unit in zip(pages, units, strict=True)))
-    wall, cpu = time.perf_counter() - started, tree_cpu_s() - cpu
+    wall, then = time.perf_counter() - started, tree_cpu_by_kind()
     await asyncio.gather(*(page.close() for page in pages))
-    return cpu * 1000 / sum(counts), wall * 1000 / max(counts)
+    taken = {kind: (each - cpu.get(kind, 0.0)) * 1000 / sum(counts) for kind, each in then.items()}
+    return taken, wall * 1000 / max(counts)
 
 
 async def _take(

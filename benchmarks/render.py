@@ -7,7 +7,8 @@ machine is the same for all. The floor of a scene is what painting its frames an
 themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 
 - ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's;
-  ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little
+  ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little,
+  and ``cpu_over_floor_by_ms`` which processes take them (`benchmarks.cpu.Kind`), of the run in the middle
 - ``wall_over_half_floor``: wall a frame on two processors, until all units are stored, over half of the floor's CPU
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
@@ -39,7 +40,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.chart import Group, draw
-from benchmarks.cpu import adopt_orphans
+from benchmarks.cpu import Kind, adopt_orphans
 from benchmarks.engine import OurRun, WatchedLocal, render_cold, render_warm
 from benchmarks.floor import Floor, measure_floor
 from benchmarks.peers import PEERS, PeerJob, PeerRenderer, PeerRun
@@ -113,6 +114,13 @@ class SceneRuns:
         return _median([run.cpu_ms for run in self.ours]) - self.floor.cpu_ms
 
     @property
+    def cpu_over_floor_by_ms(self) -> dict[Kind, float]:
+        """Processor time a frame beyond the floor's, in milliseconds, by kind of process: of the median run."""
+        middle = sorted(self.ours, key=lambda run: run.cpu_ms)[(len(self.ours) - 1) // 2]
+        floor = self.floor.cpu_by_ms
+        return {kind: middle.cpu_by_ms.get(kind, 0.0) - floor.get(kind, 0.0) for kind in middle.cpu_by_ms | floor}
+
+    @property
     def wall_over_half_floor(self) -> float:
         """Wall a frame over half of the floor's processor time."""
         return _median([run.wall_ms for run in self.ours]) / (self.floor.cpu_ms / WORKERS)
@@ -151,6 +159,7 @@ class SceneRuns:
             "paint_ms": self.floor.paint_ms,
             "paint_wall_ms": self.floor.paint_wall_ms,
             "x264_ms": self.floor.x264_ms,
+            "by_ms": self.floor.cpu_by_ms,
         }
         runs = {OUR: self.ours, DRAFT: self.drafts, f"{OUR} alone": self.alone, **self.peers}
         runs |= {f"{name} alone": each for name, each in self.peers_alone.items()}
@@ -345,6 +354,10 @@ def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
     figures: dict[str, object] = {
         "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
         "cpu_over_floor_ms": {name: round(one.cpu_over_floor_ms, 2) for name, one in main.items()},
+        "cpu_over_floor_by_ms": {
+            name: {kind: round(value, 2) for kind, value in one.cpu_over_floor_by_ms.items()}
+            for name, one in main.items()
+        },
         "wall_over_half_floor": {name: round(one.wall_over_half_floor, 3) for name, one in main.items()},
         "ssim": {name: {who: round(value, 5) for who, value in one.ssim.items()} for name, one in main.items()},
     }

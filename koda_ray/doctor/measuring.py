@@ -24,14 +24,18 @@ def rasterizers(examination: Examination) -> list[Finding]:
     except (Missing, RenderError) as error:
         return [Finding(_GROUP, "measuring", "warning", error.message, "see above for what is missing")]
     best = fastest(measured)
+    html_ms = next((each.html_ms for each in measured if not each.composited and each.html_ms is not None), None)
 
     def finding(each: Measured) -> Finding:
         name = f"{each.name}, page and all" if each.composited else each.name
         if each.cpu_ms is None or each.wall_ms is None:
             return Finding(_GROUP, name, "ok", f"not here: {each.why_not}")
         said = f"{each.cpu_ms:.0f} ms, {each.wall_ms:.0f} ms by the clock; {each.renderer}"
+        if each.html_ms is not None:
+            said += f"; a page of HTML {each.html_ms:.0f} ms"
         if each.composited:
-            return Finding(_GROUP, name, "ok", f"{said}; only to compare: a page of HTML takes 2.7 times as long so")
+            times = f", {each.html_ms / html_ms:.1f} times as long" if each.html_ms and html_ms else ""
+            return Finding(_GROUP, name, "ok", f"{said}{times}; only to compare")
         return Finding(_GROUP, name, "ok", f"{said}{' <- the fastest' if each.name == best else ''}")
 
     found = [finding(each) for each in measured]

@@ -41,8 +41,9 @@ from koda_ray.render.spec import Unit
 
 __all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look", "spot"]
 
-MISSES = 1
-"""After how many runs that differ a task looks no further: a change that is seen in one is likely seen in the next."""
+MISSES = 2
+"""After how many runs that differ a task looks no further: a change is mostly one piece of a film, so that it is looked
+for from the task's beginning up to the first, and from its end back to the last."""
 _ACTS = (".js", ".mjs", ".cjs", ".js.map", ".mjs.map", ".cjs.map", ".html", ".htm")
 """What does nothing by itself: scripts, and pages, which are noted as the document that is there."""
 _TRUE = "True"

@@ -117,7 +117,7 @@ class _Capture:
             taken: set[int] = set()
             for unit, key in zip(task.units, task.keys, strict=True):
                 if unit.index not in taken and (page is None or self._run(page, unit) != run):
-                    taken |= await self._take_over(unit)
+                    taken |= await self._take_over_around(unit)
                 if unit.index in taken:
                     continue
                 if page is None or self._run(page, unit) != run:
@@ -166,6 +166,19 @@ class _Capture:
         )
         await self._page.wait_ready(spec.ready_timeout_s)
         return self._page
+
+    async def _take_over_around(self, first: Unit) -> set[int]:
+        """Take over the run that a unit begins; where it is the first that differs, those of the end that do not."""
+        missed = self._misses
+        taken = await self._take_over(first)
+        if missed < self._misses < MISSES:
+            later = {run_of(self._task.spec, unit.index, stepped=False): unit for unit in reversed(self._task.units)}
+            for start, unit in sorted(later.items(), reverse=True):
+                if start <= first.index or not (run := await self._take_over(unit)):
+                    break
+                taken |= run
+            self._misses = MISSES
+        return taken
 
     async def _take_over(self, first: Unit) -> set[int]:
         """Take over the run that a unit begins, where all of it looks as in the bundle before; return its units."""

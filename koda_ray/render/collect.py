@@ -15,7 +15,7 @@ from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, RenderError
 from koda_ray.render.claims import Claims
 from koda_ray.render.inputs import Siblings
-from koda_ray.render.plan import CostModel, next_units, tasks_at_once
+from koda_ray.render.plan import CostModel, next_units, tasks_at_once, tasks_left
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
     NODE_DIFFERS,
@@ -246,6 +246,7 @@ class _Pass:
         self._elsewhere: dict[int, Unit] = {}
         self._at_once = 1
         self._cuts = 0
+        self._busy = 0
         self._crew: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Lock()
         self._lookups = asyncio.Semaphore(_LOOKUPS)
@@ -301,21 +302,36 @@ class _Pass:
                     trial.forgo(taken=False)
                 await self._ask_others()
                 continue
-            workers = max(1, self._collector.workers)
-            units = next_units(self._missing, workers=workers, cost=self._cost)
+            units = next_units(self._missing, workers=self._workers, cost=self._cost)
             del self._missing[: len(units)]
             self._cuts += 1
             if trial is not None and self._cuts == 1 and not self._missing:  # it is tried elsewhere, beside this
                 trial.forgo(taken=False)
             first = self._cuts == 1  # whose units are not held up
-            mine = await self._mine(units)
-            if mine:
-                trial = None if trial is None or first else trial.take()
-                try:
-                    await self._collector.capture(mine, self._mode, self._hear, at_once=len(self._crew), trial=trial)
-                finally:
-                    if trial is not None:
-                        trial.let_go()
+            self._busy += 1
+            try:
+                mine = await self._mine(units)
+                if mine:
+                    await self._capture(mine, None if trial is None or first else trial.take())
+            finally:
+                self._busy -= 1
+
+    async def _capture(self, mine: Sequence[Unit], trial: Trial | None) -> None:
+        try:
+            await self._collector.capture(mine, self._mode, self._hear, at_once=self._pages, trial=trial)
+        finally:
+            if trial is not None:
+                trial.let_go()
+
+    @property
+    def _workers(self) -> int:
+        return max(1, self._collector.workers)
+
+    @property
+    def _pages(self) -> int:
+        """How many tasks are under way at once from now on: fewer than there might be, where not so many are left."""
+        others = len(self._crew) - self._busy
+        return self._busy + tasks_left(self._missing, workers=self._workers, cost=self._cost, most=max(0, others))
 
     async def _mine(self, units: Sequence[Unit]) -> list[Unit]:
         """Claim units; return the first run that is ours and still missing, and keep the rest for later.

@@ -47,7 +47,8 @@ IN_SOFTWARE = "--disable-gpu-compositing"
 """The flag that leaves the page around a canvas to the browser, whoever draws in the canvas."""
 
 _HELPERS = "LP_NUM_THREADS"
-_MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libLLVM*.so*")
+_MESA_PATTERNS = ("libgallium*.so*", "dri/swrast_dri.so", "libEGL_mesa.so*", "libvulkan_lvp.so", "libLLVM*.so*")
+_LIBRARY_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64"))
 _DRAW = re.compile(r"renderD\d+")
 _NVIDIA_DRAW = re.compile(r"nvidia\d+")
 _NVIDIA_MORE = ("nvidiactl", "nvidia-uvm", "nvidia-modeset")
@@ -109,6 +110,11 @@ class Graphics:
         """Whether pages see any WebGL."""
         return all(name != self.rasterizer for name, _ in self.refused)
 
+    @property
+    def helpers(self) -> int:
+        """How many threads help to draw; 0 with whoever takes none."""
+        return int(dict(self.environment).get(_HELPERS, "0"))
+
     def helped_by(self, threads: int) -> tuple[tuple[str, str], ...]:
         """Return the environment in which so many threads draw a picture; with none, the one that asks does.
 
@@ -156,7 +162,7 @@ def lavapipe_driver() -> Path | None:
 
 
 def _rasterizers() -> tuple[Rasterizer, ...]:
-    # the compositor stays in software: with llvmpipe a page of HTML takes 2.7 times as long, one of WebGL 0.94
+    # the compositor stays in software: with llvmpipe a page of HTML takes two to three times as long, one of WebGL 0.94
     common = ("--use-gl=angle", "--enable-unsafe-swiftshader", IN_SOFTWARE)
     mesa = (*common, "--use-angle=gl-egl", "--ignore-gpu-blocklist")
     vulkan = (*common, "--use-angle=vulkan", "--ignore-gpu-blocklist")
@@ -272,7 +278,7 @@ def is_nvidia(renderer: str) -> bool:
 def graphics_libraries() -> str:
     """Name Mesa's libraries by their real file names and sizes: their versions without starting a browser."""
     found: set[str] = set()
-    for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib64")):
+    for folder in _LIBRARY_FOLDERS:
         for pattern in _MESA_PATTERNS:
             for path in folder.glob(pattern):
                 real = path.resolve()

@@ -52,7 +52,6 @@ class LocalExecutor:
         chromium_path: The configured browser, if any.
         memory: How much a browser may use; its share of the machine's when None.
         graphics: What draws.
-        at_once: How many pages whoever it works for has drawn at once, ``workers`` among them.
     """
 
     def __init__(
@@ -62,13 +61,11 @@ class LocalExecutor:
         chromium_path: Path | None = None,
         memory: MemoryLimit | None = None,
         graphics: GraphicsChoice = "auto",
-        at_once: int = 1,
     ) -> None:
         self._workers = workers or usual_browsers()
         self._memory = (memory or MemoryLimit()).among(self._workers)
         self._chromium_path = chromium_path
         self._graphics_choice: GraphicsChoice = graphics
-        self._at_once = max(at_once, self._workers)
         self._choosing = asyncio.Lock()
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
@@ -93,7 +90,7 @@ class LocalExecutor:
         async def work() -> None:
             check_environment(task, await self.environment())
             bundle = await self._bundle(task.storage, task.user_id, task.spec.bundle)
-            async with self.browser(task.user_id) as browser:
+            async with self.browser(task.user_id, pages=task.at_once) as browser:
                 if task.trial is not None:
                     report = await probe_page(task.trial, browser, bundle)
                     if hear is not None:
@@ -142,14 +139,17 @@ class LocalExecutor:
         await self.close()
 
     @contextlib.asynccontextmanager
-    async def browser(self, user_id: str | None = None) -> AsyncGenerator[Browser]:
+    async def browser(self, user_id: str | None = None, *, pages: int | None = None) -> AsyncGenerator[Browser]:
         """Lend one of its browsers for a block, a warm one where there is one; waits while all are lent.
 
         Args:
             user_id: Whose pages it will show.
+            pages: How many pages whoever asks has drawn at once, its own among them; one for each worker when None.
         """
         async with self._gate:
-            browser = await self._idle_for(user_id) or await self._launch(user_id)
+            others = await asyncio.to_thread(captures_at_work)
+            helpers = helper_threads(max(pages or self._workers, others + 1))
+            browser = await self._idle_for(user_id, helpers) or await self._launch(user_id, helpers)
             try:
                 yield browser
             except BrowserCrashed:
@@ -161,25 +161,26 @@ class LocalExecutor:
                 else:
                     self._idle.append(browser)
 
-    async def _idle_for(self, user_id: str | None) -> Browser | None:
+    async def _idle_for(self, user_id: str | None, helpers: int) -> Browser | None:
         """Return a browser that is warm, if there is one; never one that began with what is another user's."""
         if not self._idle:
             return None
         owners = [None if browser.shaders is None else browser.shaders.user_id for browser in self._idle]
-        for owner in (user_id, None):
-            if owner in owners:
-                return self._idle.pop(owners.index(owner))
-        await self._idle.pop().close()
-        return None
+        own = [index for owner in (user_id, None) for index, each in enumerate(owners) if each == owner]
+        if not own:
+            await self._idle.pop().close()
+            return None
+        # a warm one with other helpers is there sooner than one that starts
+        fitting = [index for index in own if self._idle[index].graphics.helpers == helpers]
+        return self._idle.pop((fitting or own)[0])
 
-    async def _launch(self, user_id: str | None = None) -> Browser:
+    async def _launch(self, user_id: str | None = None, helpers: int = 0) -> Browser:
         graphics = await self._graphics()
-        others = await asyncio.to_thread(captures_at_work)
         browser = await Browser.launch(
             chromium_path=self._chromium_path,
             memory=self._memory,
             graphics=graphics,
-            helpers=helper_threads(max(self._at_once, others + 1)),
+            helpers=helpers,
             shaders=None if user_id is None else ShaderCache(user_id, graphics),
         )
         try:

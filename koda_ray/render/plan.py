@@ -20,7 +20,7 @@ from itertools import pairwise
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import UNIT_S, RenderSpec, Unit
 
-__all__ = ["CostModel", "next_units", "run_of", "tasks_at_once"]
+__all__ = ["CostModel", "next_units", "run_of", "tasks_at_once", "tasks_left"]
 
 START_S = 0.6
 """A page that is opened and ready, with its first picture."""
@@ -37,6 +37,7 @@ _STEP_S = 0.0015
 """A frame that is stepped through without being painted."""
 _STEPS_SHARE = 0.5
 _LONGEST_RUN_S = 60.0
+_MANY_UNITS = 16
 _WORTH_A_SLOT_S = 30.0
 """So much work is worth a slot on a machine that has to be started: that takes a minute or two, and is paid for."""
 
@@ -116,6 +117,24 @@ def tasks_at_once(frames_left: int, slots: Slots, cost: CostModel) -> int:
         cost: What a frame costs.
     """
     return max(1, slots.now, min(slots.most, int(frames_left * cost.frame_s / _WORTH_A_SLOT_S)))
+
+
+def tasks_left(pending: Sequence[Unit], *, workers: int, cost: CostModel, most: int) -> int:
+    """Return into how many tasks what is left is cut, ``most`` where it is that many or more.
+
+    Args:
+        pending: Units that nobody has taken, in order.
+        workers: How many tasks run at once.
+        cost: What a frame costs.
+        most: How many tasks count.
+    """
+    if len(pending) > most * _MANY_UNITS:  # a long video, of which there is something for everybody
+        return most
+    count, left = 0, list(pending)
+    while left and count < most:
+        del left[: len(next_units(left, workers=workers, cost=cost))]
+        count += 1
+    return count
 
 
 def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tuple[Unit, ...]:

@@ -135,14 +135,12 @@ def _here() -> str:
     return str(cast("Any", ray).get_runtime_context().get_node_id()) if ray.is_initialized() else ""
 
 
-def _executor_here(
-    chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice, *, at_once: int = 1
-) -> LocalExecutor:
+def _executor_here(chromium_path: Path | None, memory: MemoryLimit, graphics: GraphicsChoice) -> LocalExecutor:
     """Make what works in this task: one browser, of as many as share the node."""
     from koda_ray.render.local import LocalExecutor
 
     share = memory.among(browsers_here())
-    return LocalExecutor(workers=1, chromium_path=chromium_path, memory=share, graphics=graphics, at_once=at_once)
+    return LocalExecutor(workers=1, chromium_path=chromium_path, memory=share, graphics=graphics)
 
 
 def _capture(
@@ -156,7 +154,7 @@ def _capture(
         async def hear(told: Captured | UnitResult) -> None:
             tell(told)
 
-        async with _executor_here(chromium_path, memory, graphics, at_once=task.at_once) as local:
+        async with _executor_here(chromium_path, memory, graphics) as local:
             await local.capture(task if task.urgent else _with_longer_to_be_ready(task), hear)
         return _DONE
 

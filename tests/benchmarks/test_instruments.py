@@ -13,9 +13,20 @@ import pytest
 
 from benchmarks.chart import Group, draw
 from benchmarks.contention import slower_together
-from benchmarks.cpu import children_cpu_s, pinned_to, tree_cpu_s
+from benchmarks.cpu import Kind, children_cpu_s, kind_of, pinned_to, tree_cpu_by_kind, tree_cpu_s
 from benchmarks.ssim import ssim
+from koda_ray.render.browser import Browser
+from koda_ray.render.bundle import Bundle
+from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.programs import find_program
 
+BUSY = """<script>
+let sum = 0;
+for (let i = 0; i < 3e8; i++) sum = (sum * 31 + i) | 0;
+document.title = sum;
+window.__koda = { version: 1, mode: "export", duration: 1, fps: 10, size: { width: 64, height: 64 },
+  ready: Promise.resolve(), seek: async () => {} };
+</script>"""
 BURN = "import time\nwhile time.process_time() < {}: pass"
 
 
@@ -35,6 +46,46 @@ def test_processor_time_counts_a_child_that_lives() -> None:
         child.stdout.readline()
         assert tree_cpu_s() - before >= 0.28
         child.communicate(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("python", "python3.12 -m benchmarks.render"),
+        ("ffmpeg", "ffmpeg-linux-x86_64-v7 -i pipe:"),
+        ("browser", "chromium --headless=new --remote-debugging-pipe"),
+        ("browser", "chromium --type=zygote --headless=new"),
+        ("browser", "chromium --type=utility --utility-sub-type=network.mojom.NetworkService"),
+        ("gpu", "chromium --type=gpu-process --use-gl=angle"),
+        ("renderer", "chromium --type=renderer --headless=new"),
+        ("other", "bwrap --unshare-all chromium --headless=new"),
+        ("other", "fc-list"),
+    ],
+)
+def test_a_process_is_known_by_its_name_and_its_command_line(kind: Kind, line: str) -> None:
+    assert kind_of(line.partition(" ")[0], line.split()) == kind
+
+
+@pytest.mark.browser
+async def test_processor_time_of_a_browser_is_known_by_its_processes() -> None:
+    before = tree_cpu_by_kind()
+    async with await Browser.launch() as browser:
+        page = await LoadedPage.open(browser, Bundle({"index.html": BUSY.encode()}), PageSetup(width=64, height=64))
+        await page.wait_ready(60)
+        then = tree_cpu_by_kind()
+        taken = {kind: each - before.get(kind, 0.0) for kind, each in then.items()}
+        assert all(taken[kind] > 0 for kind in ("browser", "gpu", "renderer"))
+        assert taken["renderer"] >= 0.1
+        await page.close()
+        assert tree_cpu_by_kind()["renderer"] >= then["renderer"]  # also where it has ended
+
+
+@pytest.mark.needs("ffmpeg")
+def test_processor_time_of_an_encoder_that_has_ended_is_the_encoders() -> None:
+    before = tree_cpu_by_kind().get("ffmpeg", 0.0)
+    source = ["-f", "lavfi", "-i", "testsrc2=s=640x360", "-frames:v", "300"]
+    subprocess.run([find_program("ffmpeg"), "-v", "error", *source, "-c:v", "libx264", "-f", "null", "-"], check=True)
+    assert tree_cpu_by_kind()["ffmpeg"] - before >= 0.1
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ def scene(**fields: Any) -> SceneRuns:
 def test_what_a_frame_takes_beyond_the_floor_is_told_in_milliseconds_too() -> None:
     told = promised_figures([scene(ours=[ours(cpu_ms=cpu_ms) for cpu_ms in (24.0, 21.0, 90.0)])], FULL[0])
     assert told["cpu_over_floor"] == {"dom": 1.2} and told["cpu_over_floor_ms"] == {"dom": 4.0}
+
+
+def test_what_a_frame_takes_beyond_the_floor_is_told_by_kind_of_process() -> None:
+    by = {"python": 2.0, "ffmpeg": 8.0, "gpu": 14.0}
+    run = replace(ours(cpu_ms=24.0), cpu_by_ms=by)
+    runs = scene(ours=[ours(cpu_ms=90.0), run, ours(cpu_ms=21.0)])
+    floor = replace(runs.floor, paint_by_ms={"gpu": 13.0, "renderer": 2.0})
+    told = promised_figures([replace(runs, floor=floor)], FULL[0])
+    beyond = {"python": 2.0, "ffmpeg": 3.0, "gpu": 1.0, "renderer": -2.0}
+    assert told["cpu_over_floor_by_ms"] == {"dom": beyond}
+    assert told["cpu_over_floor_ms"] == {"dom": sum(beyond.values())}
 
 
 def test_with_one_worker_each_a_round_that_was_disturbed_decides_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -115,7 +115,7 @@ async def test_what_looks_as_before_is_not_captured_again(storage: Storage) -> N
     [
         ("// said in other words", 6),
         ("if (t >= 3) now.text = 'Ray';", 3),
-        ("if (t < 1) now.text = 'Ray';", 0),  # one task has all: it looks no further
+        ("if (t < 1) now.text = 'Ray';", 3),
         ("if (t > 3.95 && t < 4.05) now.x += 1e-7;", 3),  # a style says the same of both
         ("if (t > 4.45 && t < 4.55) now.size += 1e-7;", 3),
         ("if (t > 4.45 && t < 4.55) now.colour[1] = 1 / 255;", 3),
@@ -129,6 +129,31 @@ async def test_every_frame_is_as_if_all_had_been_captured(storage: Storage, chan
     fresh = await made(elsewhere(storage), film(change), "job_3")
     assert taken(fresh) == (0, 0)
     assert (changed.frame_hash, changed.report["sha256"]) == (fresh.frame_hash, fresh.report["sha256"])
+
+
+@pytest.mark.full
+@pytest.mark.browser
+async def test_what_changes_in_the_middle_leaves_what_comes_before_and_after(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task has all runs; a look from each end finds the one that differs."""
+    looked: list[int] = []
+    look = capture._Capture._look  # pyright: ignore[reportPrivateUsage]
+
+    async def noted(self: Any, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
+        looked.append(run[0].index)
+        return await look(self, run, before)
+
+    monkeypatch.setattr(capture._Capture, "_look", noted)  # pyright: ignore[reportPrivateUsage]
+    change = "if (t > 4 && t < 5) now.colour = [1, 0, 0];"
+    await made(storage, film(""), "job_1", duration_s=12.0)
+    changed = await made(storage, film(change), "job_2", duration_s=12.0)
+    assert (taken(changed), looked) == ((9, 9), [0, 3, 9, 6])
+    fresh = await made(elsewhere(storage), film(change), "job_3", duration_s=12.0)
+    assert (changed.frame_hash, changed.report["sha256"]) == (fresh.frame_hash, fresh.report["sha256"])
+    looked.clear()
+    assert taken(await made(storage, film("now.colour[0] = 1;"), "job_4", duration_s=12.0)) == (0, 0)
+    assert looked == [0, 9]  # no further
 
 
 @pytest.mark.full

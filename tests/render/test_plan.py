@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once
+from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once, tasks_left
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
@@ -32,6 +32,23 @@ def tasks(video: RenderSpec, workers: int, cost: CostModel | None = None) -> lis
 
 def test_a_short_preview_is_two_tasks_for_two_workers() -> None:
     assert tasks(spec("preview"), 2) == [(0, 1, 2), (3, 4)]
+
+
+@pytest.mark.parametrize(("skipped", "left"), [(0, 2), (3, 1), (5, 0)])
+def test_what_is_left_is_counted_in_tasks(skipped: int, left: int) -> None:
+    video = spec("preview")
+    pending = plan_units(video)[skipped:]
+    assert tasks_left(pending, workers=2, cost=CostModel(video), most=3) == left
+    assert tasks_left(pending, workers=2, cost=CostModel(video), most=1) == min(left, 1)
+
+
+def test_of_a_long_video_there_is_something_for_everybody() -> None:
+    video = spec("preview", 600.0)
+    assert [tasks_left(plan_units(video), workers=8, cost=CostModel(video), most=most) for most in (0, 1, 8)] == [
+        0,
+        1,
+        8,
+    ]
 
 
 def test_a_final_is_shared_evenly() -> None:

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from koda_ray.errors import Missing
-from koda_ray.render import rasterizers
+from koda_ray.render import graphics, rasterizers
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.environment import read_environment
@@ -111,6 +111,18 @@ def test_each_is_part_of_the_fingerprint_and_its_helpers_are_not() -> None:
     assert read_environment(None, helped).fingerprint == each["llvmpipe"].fingerprint
 
 
+def test_each_of_mesas_libraries_that_draws_is_part_of_the_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphics, "_LIBRARY_FOLDERS", (tmp_path,))
+    told = {graphics.graphics_libraries.__wrapped__()}
+    for name in ("libgallium-25.0.so", "libLLVM-19.so.1", "libvulkan_lvp.so"):
+        for size in (3, 4):
+            (tmp_path / name).write_bytes(bytes(size))
+            told.add(graphics.graphics_libraries.__wrapped__())
+    assert len(told) == 7
+
+
 def took(**cpu_ms: float | None) -> list[Measured]:
     names: dict[str, RasterizerName] = {"usual": "llvmpipe", "wide": "llvmpipe-512", "own": "swiftshader"}
     return [Measured(names[name], cpu_ms=value) for name, value in cpu_ms.items()]
@@ -147,6 +159,9 @@ async def test_all_that_draw_are_measured_by_a_scene_and_the_others_say_why_not(
         assert (each.cpu_ms is None) == bool(each.why_not) == (each.wall_ms is None)
         assert each.cpu_ms is None or (each.cpu_ms > 0 and each.renderer)
     assert measured["swiftshader"].cpu_ms
+    for name, each in measured.items():
+        assert bool(each.html_ms) == (name == "llvmpipe" and each.cpu_ms is not None)
+    assert (composited.html_ms is None) == (composited.cpu_ms is None)
 
 
 @pytest.mark.browser
@@ -157,6 +172,8 @@ def test_the_doctor_measures_when_it_is_asked_to() -> None:
     findings = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
     assert findings.keys() >= {*RASTERIZERS, "llvmpipe, page and all", "choice"}
     assert "ms by the clock" in findings["swiftshader"]["detail"]
+    composited = findings["llvmpipe, page and all"]["detail"]
+    assert "times as long; only to compare" in composited or "not here" in composited
     assert "KODA_RENDER_GRAPHICS=" in findings["choice"]["detail"] + findings["choice"]["remedy"]
 
 
@@ -196,12 +213,27 @@ async def test_whoever_works_alone_has_helpers_and_beside_others_none(monkeypatc
         pytest.skip("Mesa draws nothing here")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert captures_at_work() == 0
-    for options, others, helpers in (({}, 0, 2), ({"at_once": 2}, 0, 0), ({}, 1, 0)):
-        async with LocalExecutor(workers=1, **options) as executor:
+    for pages, others, helpers in ((None, 0, 2), (2, 0, 0), (1, 1, 0)):
+        async with LocalExecutor(workers=1) as executor:
             beside = [WorkFolder(CAPTURE) for _ in range(others)]
             assert captures_at_work() == others
-            async with executor.browser() as browser:
+            async with executor.browser(pages=pages) as browser:
                 await picture(browser, 0)
-                assert llvmpipe_threads(browser.pid) == helpers
+                assert llvmpipe_threads(browser.pid) == browser.graphics.helpers == helpers
             for each in beside:
                 each.close()
+
+
+@pytest.mark.browser
+async def test_of_warm_browsers_the_one_is_taken_that_has_the_helpers_that_are_of_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if (await choose_rasterizer(find_browser().path)).rasterizer != "llvmpipe":
+        pytest.skip("Mesa draws nothing here")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    async with LocalExecutor(workers=2) as executor:
+        async with executor.browser(pages=1) as alone, executor.browser() as beside:
+            assert (alone.graphics.helpers, beside.graphics.helpers) == (2, 0)
+        for pages, expected in ((1, alone), (None, beside), (2, beside), (1, alone)):
+            async with executor.browser(pages=pages) as browser:
+                assert browser is expected

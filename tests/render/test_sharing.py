@@ -45,8 +45,29 @@ class Counting(LocalExecutor):
         await super().capture(task, hear)
 
 
+class Noting(LocalExecutor):
+    """Notes, of each task, how many it is told to be under way."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=2)
+        self.at_once: list[int] = []
+
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        self.at_once.append(task.at_once)
+        await super().capture(task, hear)
+
+
 async def render(spec: RenderSpec, storage: Storage, executor: LocalExecutor, job_id: str) -> RenderResult:
     return await RenderJob(spec, JobContext(storage=storage, executor=executor, job_id=job_id, user_id=USER)).run()
+
+
+async def test_a_task_hears_how_many_are_under_way_and_not_how_many_might_be(storage: Storage) -> None:
+    bundle = await put_page(storage, "plain")
+    async with Noting() as executor:
+        await render(small(bundle, duration_s=2.0), storage, executor, "job_1")
+        assert executor.at_once == [1]  # one page shows both units
+        await render(small(bundle, duration_s=6.0, seed=2), storage, executor, "job_2")
+        assert executor.at_once == [1, 2, 2]
 
 
 @pytest.mark.full
