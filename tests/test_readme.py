@@ -131,7 +131,7 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
     koda.directory.asks = False
     (example,) = (block for block in _blocks(_README, "sh") if "v1/sessions" in block)
     lines = example.replace("\\\n", " ").splitlines()
-    serve, create, session, events, accept, state, video, found, share, watch, deleted = lines
+    serve, create, session, events, accept, state, video, found, share, watch, canvases, deleted = lines
     assert serve == "./koda serve --background" and session.startswith("SESSION=ses_...")
     session_id = token = ""
 
@@ -157,6 +157,7 @@ async def test_the_http_example_leads_from_a_prompt_to_a_video(koda: World, tmp_
         assert [each["id"] for each in json.loads(await type_in(found))["sessions"]] == [session_id]
         token = json.loads(await type_in(share))["token"]
         assert json.loads(await type_in(watch))["comments"] is True
+        assert json.loads(await type_in(canvases)) == {"canvases": []}
         await type_in(deleted)
         assert (await client.sessions()).sessions == ()
         assert (await client.restore(session_id)).seq == last

@@ -40,6 +40,10 @@ from koda_ray.types import now
 
 __all__ = ["JobChange", "JobFence", "JobOwner", "ended_by"]
 
+_BEGINS_AFTER = 21
+"""So many frames Chromium reads before it plays a video that comes in parts: it finds out how many a second there are
+(FFmpeg's ``fps_analyze_framecount``)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobChange:
@@ -223,7 +227,7 @@ class JobOwner:
         stop = 0
         while self._spec.format == "mp4" and stop in self._stops:
             stop = self._stops[stop]
-        return self._spec.seconds(stop)
+        return self._spec.seconds(stop) if stop >= min(_BEGINS_AFTER, self._spec.frame_count) else 0.0
 
     async def _tell_untold(self) -> None:
         self._begun = True

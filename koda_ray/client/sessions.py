@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from koda_ray import errors
 from koda_ray.client.boxes import OwnSandboxes
+from koda_ray.client.canvases import OwnCanvases
 from koda_ray.client.finals import FinalVideos
 from koda_ray.client.frames import VideoFrames
 from koda_ray.client.processes import OwnProcesses
@@ -79,7 +80,9 @@ from koda_ray.wire import (
 __all__ = ["KodaClient"]
 
 
-class KodaClient(PageRenders, FinalVideos, VideoFrames, ShownVersions, SharedLinks, OwnSandboxes, OwnProcesses):
+class KodaClient(
+    PageRenders, FinalVideos, VideoFrames, ShownVersions, SharedLinks, OwnCanvases, OwnSandboxes, OwnProcesses
+):
     """Talks to a server.
 
     Args:

@@ -61,7 +61,7 @@ _PAGE = """<!doctype html>
     else if (source === parent) frame.contentWindow.postMessage(data, '*');
   }});
   frame.src = given.shown + location.hash;
-  frame.onload = () => frame.focus();
+  frame.onload = () => parent === window && frame.focus(); // shown by another page it takes the keyboard from nobody
 </script>
 """
 REFUSED = 4403

@@ -21,6 +21,7 @@ from koda_ray.state.content import after_removal
 from koda_ray.state.inbox import is_awake, superseded
 from koda_ray.state.json_accounts import JsonAccounts, copy_assets, ensure_project, give_assets
 from koda_ray.state.json_boxes import JsonBoxes
+from koda_ray.state.json_canvases import JsonCanvases
 from koda_ray.state.json_census import JsonCensus
 from koda_ray.state.json_charges import JsonCharges, remove_charges
 from koda_ray.state.json_commit import apply_batch
@@ -69,6 +70,7 @@ class JSONStore(
     JsonHistory,
     JsonVersions,
     JsonShares,
+    JsonCanvases,
     JsonDiscarding,
     JsonInbox,
     JsonJobs,

@@ -43,6 +43,7 @@ TABLES: Mapping[str, tuple[str | None, str]] = {
     "versions": ("session_id", "id"),
     "shares": ("session_id", "id"),
     "share_comments": ("session_id", "id"),
+    "canvases": ("user_id", "id"),
     "images": (None, "id"),
     "sandboxes": (None, "id"),
     "processes": ("sandbox_id", "name"),

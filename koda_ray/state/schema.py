@@ -44,6 +44,7 @@ __all__ = [
     "approvals",
     "assets",
     "beads",
+    "canvases",
     "charges",
     "checkpoints",
     "chunks",
@@ -71,7 +72,7 @@ __all__ = [
     "versions",
 ]
 
-SCHEMA_VERSION = "0021"
+SCHEMA_VERSION = "0022"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -348,6 +349,21 @@ share_comments = Table(
     Column("at_s", Float),
     Column("created_at", Utc, nullable=False),
 )
+
+canvases = Table(
+    "canvases",
+    metadata,
+    Column("user_id", ID, ForeignKey("users.id"), primary_key=True, nullable=False),
+    Column("id", ID, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("node_count", Integer, nullable=False),
+    Column("session_ids", Json, nullable=False),
+    Column("layout", Json, nullable=False),
+    Column("created_at", Utc, nullable=False),
+    Column("changed_at", Utc, nullable=False),
+)
+"""How users laid out nodes. It names sessions, which come and go without it, so there is no foreign key to them."""
 
 deployments = Table(
     "deployments",

@@ -52,6 +52,7 @@ from koda_ray.state.refusals import (
 from koda_ray.state.rows import body_hash, columns, number, session
 from koda_ray.state.sql_accounts import SqlAccounts, copy_assets, ensure_project, give_assets
 from koda_ray.state.sql_boxes import SqlBoxes
+from koda_ray.state.sql_canvases import SqlCanvases
 from koda_ray.state.sql_census import SqlCensus
 from koda_ray.state.sql_charges import SqlCharges, enter_charges, remove_charges
 from koda_ray.state.sql_content import SqlContent, may_begin, take_turn
@@ -98,6 +99,7 @@ class SqlStore(
     SqlHistory,
     SqlVersions,
     SqlShares,
+    SqlCanvases,
     SqlDiscarding,
     SqlInbox,
     SqlJobs,

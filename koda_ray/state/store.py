@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from koda_ray.events import Envelope, NewEvent
 from koda_ray.state.boxes import BoxStore, SandboxRecord
+from koda_ray.state.canvases import CanvasStore
 from koda_ray.state.census import CensusStore
 from koda_ray.state.charges import AccountRecord, ChargedPart, ChargeEntry, ChargeRecord
 from koda_ray.state.content import ContentStore
@@ -60,6 +61,7 @@ class Store(
     HistoryStore,
     VersionStore,
     ShareStore,
+    CanvasStore,
     DiscardingStore,
     InboxStore,
     QueryStore,

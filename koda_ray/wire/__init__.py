@@ -7,6 +7,18 @@ newer server may say more.
 
 from __future__ import annotations
 
+from koda_ray.wire.canvases import (
+    MAX_CANVAS_BYTES,
+    MAX_CANVASES,
+    CanvasEdge,
+    CanvasList,
+    CanvasNode,
+    CanvasPlace,
+    CanvasSight,
+    CanvasSummary,
+    CanvasView,
+    PutCanvas,
+)
 from koda_ray.wire.cluster import (
     Capacity,
     ClusterReport,
@@ -127,6 +139,8 @@ from koda_ray.wire.versions import (
 
 __all__ = [
     "MAX_BATCH_ROWS",
+    "MAX_CANVASES",
+    "MAX_CANVAS_BYTES",
     "MAX_COMMENTS",
     "MAX_COMMENT_CHARS",
     "MAX_SHARES",
@@ -141,6 +155,13 @@ __all__ = [
     "BatchView",
     "BuildProblemView",
     "BuildView",
+    "CanvasEdge",
+    "CanvasList",
+    "CanvasNode",
+    "CanvasPlace",
+    "CanvasSight",
+    "CanvasSummary",
+    "CanvasView",
     "Capabilities",
     "Capacity",
     "Changes",
@@ -191,6 +212,7 @@ __all__ = [
     "ProcessList",
     "ProcessOutput",
     "ProcessView",
+    "PutCanvas",
     "Readiness",
     "Refuse",
     "Reject",

@@ -29,7 +29,7 @@ BOB = "b" * 32
 RECIPE = re.findall(
     r"^### When a user leaves\n.*?^```sh\n(.*?)^```$", (REPO_ROOT / "docs" / "operations.md").read_text(), re.M | re.S
 )[0]
-KINDS = ("sessions", "renders", "assets", "sandboxes", "images")
+KINDS = ("sessions", "renders", "assets", "sandboxes", "images", "canvases")
 
 
 def follow(koda: World, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -75,6 +75,7 @@ async def test_all_of_one_user_goes_and_nothing_of_another(tmp_path: Path) -> No
                 session_id = await with_versions(koda, client)
                 await client.upload(file)
                 link = await client.share(session_id)
+                await client.put_canvas("spring", name="Spring")
             assert (await post(http, duration=1.0)).status_code == 202
             sent = await http.post("/v1/images", params={"name": "notes"}, content=zip_of([("a", FILE, user)]))
             assert sent.status_code == 201, sent.text

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from koda_ray.state.store import Store
+from tests.state.conformance.canvases import CanvasConformance
 from tests.state.conformance.charges import ChargeConformance
 from tests.state.conformance.commits import CommitConformance
 from tests.state.conformance.connecting import Connect
@@ -45,6 +46,7 @@ class StoreConformance(
     HistoryConformance,
     VersionConformance,
     LinkConformance,
+    CanvasConformance,
     InboxConformance,
     HoldingConformance,
 ):

@@ -1,4 +1,4 @@
-"""A canvas of connected nodes: words, styles, files and animations, kept by the browser, by pointer and by keys."""
+"""A canvas of connected nodes: words, styles, files and animations, by pointer and by keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from koda_ray.client import KodaClient
 from koda_ray.config import Settings
@@ -64,6 +64,15 @@ async def finished(begun: Locator, film: Locator) -> None:
     await film.get_by_role("button", name="Make this").press("Enter")
     await film.get_by_role("button", name="Render 1080p at 60 fps").press("Enter")
     await expect(film.get_by_label("The finished video")).to_be_visible()
+
+
+async def alone(page: Page) -> None:
+    """Have the server answer nothing about canvases: there is what the browser has."""
+
+    async def away(route: Route) -> None:
+        await route.abort()
+
+    await page.route("**/v1/canvases**", away)
 
 
 async def kept(page: Page) -> dict[str, str]:
@@ -387,7 +396,9 @@ async def test_on_a_narrow_screen_it_is_a_list_in_the_order_of_its_edges(koda: W
 
 
 async def test_what_cannot_be_read_is_an_empty_canvas_and_a_word(koda: World, browser: Browser) -> None:
-    async with looking(browser, f"{koda.url}/c") as page:
+    async with looking(browser, koda.url) as page:
+        await alone(page)
+        await page.goto(f"{koda.url}/c")
         await begun(page)
         await expect(page.get_by_role("radio", name="Playful")).to_be_checked()
         where = page.url
@@ -410,6 +421,8 @@ async def test_what_cannot_be_read_is_an_empty_canvas_and_a_word(koda: World, br
         await expect(edges(page)).to_have_count(1)
         await expect(page.get_by_text("This page knows no such node.")).to_be_visible()
         await page.goto(f"{koda.url}/c/elsewhere")
+        await expect(page.get_by_role("alert")).to_contain_text("was never open in this browser")
+        await page.unroute("**/v1/canvases**")
         await expect(page.get_by_role("heading", name="There is no such canvas here.")).to_be_visible()
         await page.get_by_role("link", name="To your canvas").click()
         await page.wait_for_url(where)
@@ -523,6 +536,7 @@ async def test_everybody_can_use_it(koda: World, browser: Browser) -> None:
             await page.keyboard.press("Escape")
         (key,) = await kept(page)
         await page.goto(f"{koda.url}/renders")
+        await alone(page)
         await page.evaluate("key => localStorage.setItem(key, '{')", key)
         await page.goto(f"{koda.url}/c")
         await expect(page.get_by_role("alert")).to_be_visible()

@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.async_api import Browser, Frame, Page, expect
+from playwright.async_api import Browser, Frame, Page, Route, expect
 
 from koda_ray import commands
 from tests.serve.world import World, reached
 from tests.web.axes import on_every_screen
 from tests.web.lives import LiveWorld, live, running_in, shown_in
 from tests.web.looking import begin, looking
+from tests.web.test_page import tab_to
 
 pytestmark = [
     pytest.mark.full,
@@ -95,6 +96,44 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         await page.get_by_role("button", name="Back to the video").click()
         await expect(page.get_by_label("The preview")).to_be_visible()
         await reached(lambda: running.koda.directory.watchers.get(session_id) == 0)
+
+
+async def test_the_keyboard_goes_along_to_the_live_page_and_back(running: LiveWorld, browser: Browser) -> None:
+    async with looking(browser, running.koda.url) as page:
+        await live(running.koda, page)
+        there, back = (page.get_by_role("button", name=name) for name in ("See it live", "Back to the video"))
+        slider = page.get_by_role("slider", name="Frame")
+        await tab_to(page, back)
+        await page.keyboard.press("Enter")
+        await expect(there).to_be_focused()
+        await expect(page.get_by_label("The preview")).to_be_visible()
+        await page.keyboard.press("Space")
+        await expect(slider).to_be_visible()  # by now what leads back was drawn three times
+        await expect(page.get_by_text("The page is loading…")).to_have_count(0)
+        await expect(back).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(there).to_be_focused()
+
+        async def away(route: Route) -> None:
+            await route.fulfill(status=503, json={"code": "STORAGE_FAILED", "detail": "It is away."})
+
+        await page.route("**/preview", away)
+        await page.keyboard.press("Enter")
+        again = page.get_by_role("button", name="Try again")
+        await expect(again).to_be_focused(timeout=60_000)
+        await tab_to(page, page.get_by_role("button", name="Leave it"))
+        await page.keyboard.press("Enter")
+        await expect(there).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(again).to_be_focused(timeout=60_000)
+        await page.unroute("**/preview")
+        await page.keyboard.press("Enter")
+        await expect(slider).to_be_visible(timeout=60_000)
+        await expect(back).to_be_focused()
+        await back.click()
+        await expect(page.get_by_label("The preview")).to_be_visible()
+        await page.keyboard.press("Space")  # after a click keys are the page's
+        await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
 
 
 async def test_a_part_of_it_is_played_and_a_frame_of_it_saved(running: LiveWorld, browser: Browser) -> None:

@@ -13,7 +13,9 @@ from playwright.async_api import Browser, Page, expect
 from koda_ray.types import Box, Pointed
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World
+from tests.web.axes import on_every_screen
 from tests.web.looking import begin, looking
+from tests.web.test_page import tab_to
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
@@ -106,6 +108,65 @@ async def test_boxes_are_drawn_and_notes_kept_and_sent_together_with_their_pictu
         assert asset.media_type == "image/jpeg" and asset.size_bytes < 200_000
     await expect(page.get_by_role("listitem").get_by_text("make it green")).to_be_visible()
     assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_what_was_pointed_at_stands_in_the_talk_as_pictures_that_lead_to_their_moment(
+    koda: World, shown: tuple[str, Page]
+) -> None:
+    session_id, page = shown
+    slider = page.get_by_role("slider", name="Frame")
+    await slider.fill("141")
+    await page.get_by_role("button", name="Point at something", exact=True).click()
+    await page.get_by_role("application").click(position={"x": 40, "y": 40})
+    await page.keyboard.type("make it green")
+    await page.get_by_role("button", name="Send the note").click()
+    await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+    talk = page.get_by_role("list", name="Notes")
+    picture = talk.get_by_role("button", name="show the moment of note 1")
+    is_seen = "one => one.querySelector('img')?.naturalWidth > 0"
+    for reloads in (False, True):
+        if reloads:
+            await page.reload()
+        await expect(talk).to_contain_text("make it green")
+        await expect(picture).to_contain_text("00:02.350")
+        await picture.scroll_into_view_if_needed()
+        async with asyncio.timeout(60):
+            while not await picture.evaluate(is_seen):
+                await asyncio.sleep(0.02)
+    await slider.fill("10")
+    await tab_to(page, picture)
+    await page.keyboard.press("Enter")
+    await expect(slider).to_have_value("141")
+    await on_every_screen(page)
+    koda.directory.hold = set()
+    await koda.directory.wake(session_id)
+    await expect(page.get_by_role("button", name="Version 2")).to_be_visible(timeout=60_000)
+    await expect(slider).to_be_visible()
+    await slider.fill("10")
+    await picture.click()  # it was said of the first one
+    await expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+    await expect(slider).to_have_value("141")
+    await page.wait_for_url(lambda url: "v=1" in url and "t=2.35" in url)
+    (change,) = await pointed(koda, session_id)
+    await koda.store.remove_asset(str(change.notes[0].picture), user_id="local")
+    async with page.expect_request("**/frames/141.jpg?w=192"):  # then it is taken out of the video
+        await page.reload()
+        await picture.scroll_into_view_if_needed()
+    await expect(talk).to_contain_text("make it green")
+
+
+async def test_what_agents_at_work_have_not_read_shows_what_it_points_at(koda: World, shown: tuple[str, Page]) -> None:
+    _, page = shown
+    for text in ("red", "slower"):  # the second while they work
+        await page.keyboard.press("n")
+        await page.keyboard.type(text)
+        await page.get_by_role("button", name="Send the note").click()
+        await expect(page.get_by_role("heading", name="Notes")).to_have_count(0)
+    waiting = page.get_by_role("list", name="Not read yet")
+    await expect(waiting.get_by_role("button", name="show the moment of note 1")).to_be_visible()
+    await expect(waiting).to_contain_text("slower")
+    await waiting.get_by_role("button", name="Take back").click()
+    await expect(page.get_by_label("What should be different, note 1")).to_have_value("slower")
 
 
 async def test_the_keyboard_alone_points_and_sends(koda: World, shown: tuple[str, Page]) -> None:

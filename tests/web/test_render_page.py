@@ -99,12 +99,13 @@ async def test_a_page_is_played_frame_by_frame_and_all_of_it_is_there(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("fps", "units"), [(10.0, 3), (30.0, 2)])
 async def test_a_page_is_watched_as_it_is_rendered_and_then_played(
-    browsers: World, browser: Browser, film: Path, monkeypatch: pytest.MonkeyPatch
+    browsers: World, browser: Browser, film: Path, monkeypatch: pytest.MonkeyPatch, fps: float, units: int
 ) -> None:
-    go_on = held_after(2, monkeypatch)
+    go_on = held_after(units, monkeypatch)
     async with KodaClient(browsers.url) as client:
-        made = await client.render_page(film, SMALL.model_copy(update={"duration": 4.0, "fps": 30.0}))
+        made = await client.render_page(film, SMALL.model_copy(update={"duration": 4.0, "fps": fps}))
         async with looking(browser, f"{browsers.url}/renders/{made.id}") as page:
             video = page.get_by_label("The video as it is rendered")
             await expect(video).to_be_visible(timeout=120_000)

@@ -5,6 +5,7 @@ import { Film } from './film';
 import { Problem } from './http';
 import type { CommandName } from './koda';
 import { bytes, Button, clock, Fact, Icon, Said, seconds, useAnswered, useSeconds } from './parts';
+import { ProgressBar } from './progress-bar';
 import type { Seen } from './sessions';
 import { doingWords, farWords, type NodeSession, type Progress } from './session';
 
@@ -77,7 +78,7 @@ function Work({ session, seen, send, busy }: Props) {
         <p className="koda-thought">{isRendering ? rendering(state.owes === 'render_final') : seen.thinking || state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
         <span className="koda-number">{clock(since)}</span>
       </div>
-      {isRendering && <Bar progress={progress} />}
+      {isRendering && <Far progress={progress} />}
       {todos.length > 0 && (
         <ul className="koda-todos" aria-label="Steps">
           {todos.map(({ id, label, status }) => (
@@ -101,13 +102,11 @@ function rendering(isFinal: boolean): string {
   return isFinal ? 'Rendering the video' : 'Rendering the preview';
 }
 
-function Bar({ progress }: { progress: Progress }) {
+function Far({ progress }: { progress: Progress }) {
   const { percent } = progress;
   return (
     <div>
-      <div role="progressbar" aria-label="Rendering" aria-valuenow={Math.round(percent)} aria-valuemin={0} aria-valuemax={100} className="koda-bar">
-        <div style={{ width: `${percent}%` }} />
-      </div>
+      <ProgressBar label="Rendering" percent={percent} />
       <p className="koda-line koda-fact">
         <span>{farWords(progress)}</span>
         <span>{doingWords(progress)}</span>

@@ -9,6 +9,16 @@ export interface Draft extends Note {
   key: number;
 }
 
+/** What a note is of, in words. */
+export function whatIs({ element, component, box }: Note): string {
+  const named = [element && `“${short(element)}”`, component].filter(Boolean).join(' · ');
+  return named || (box ? 'A box in the picture' : 'The whole picture');
+}
+
+export function short(text: string): string {
+  return text.length > 40 ? `${text.slice(0, 39)}…` : text;
+}
+
 /** What shows the picture that is pointed at. */
 export interface Stage {
   show: (note: Note) => void;

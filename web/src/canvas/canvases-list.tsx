@@ -10,6 +10,7 @@ import { Sure } from '../parts/sure';
 import type { Listed } from './canvases';
 import type { Desk } from './desk';
 import { LONGEST_NAME } from './layout';
+import { useShared } from './shared';
 
 const ICON = 'grid size-9 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text';
 
@@ -21,26 +22,33 @@ interface Props {
 }
 
 export function CanvasesList({ desk, current, close }: Props) {
-  const [list, setList] = useState(() => desk.canvases.list());
+  const { shared } = desk;
+  const { isAway } = useShared(shared);
+  const [, look] = useState(0);
+  const list = shared.list();
   const [, go] = useLocation();
-  const reread = () => setList(desk.canvases.list());
   const begin = () => {
     close();
-    go(`/c/${desk.canvases.create()}`);
+    go(`/c/${shared.create()}`);
+  };
+  const rename = (id: string, name: string) => {
+    desk.rename(id, name);
+    look((times) => times + 1);
   };
   const remove = (id: string) => {
     desk.remove(id);
-    reread();
     if (id !== current) return;
     close();
-    go(`/c/${desk.canvases.current()}`, { replace: true });
+    go(`/c/${shared.current()}`, { replace: true });
   };
   return (
     <Dialog title="Canvases" close={close}>
-      <p className="mt-1 text-sm text-muted">They stay in this browser. The animations on them are among your sessions, everywhere.</p>
+      <p className="mt-1 text-sm text-muted">
+        {isAway ? 'The server does not answer: these are the ones that this browser knows of.' : 'They are yours in every browser. The animations on them are among your sessions.'}
+      </p>
       <ul aria-label="Canvases" className="mt-4 space-y-1">
         {list.map((each) => (
-          <Row key={each.id} canvas={each} isCurrent={each.id === current} close={close} remove={() => remove(each.id)} rename={(name) => (desk.rename(each.id, name), reread())} />
+          <Row key={each.id} canvas={each} isCurrent={each.id === current} close={close} remove={() => remove(each.id)} rename={(name) => rename(each.id, name)} />
         ))}
       </ul>
       <Button kind="main" className="mt-5" onClick={begin}>

@@ -13,16 +13,26 @@ class Kept {
   removeItem = (key: string) => void this.entries.delete(key);
 }
 
-test('the first canvas is there once it is asked for, and stays the current one', () => {
+test('one that was begun is there until it is removed, and which was open last is known', () => {
   const canvases = new Canvases('ann', new Kept());
-  const id = canvases.current();
-  expect(canvases.current()).toBe(id);
-  expect(canvases.list()).toMatchObject([{ id, name: 'Canvas', nodes: 0 }]);
-  const other = canvases.create();
+  const [id, other] = [canvases.create(), canvases.create()];
+  expect(canvases.list().map(({ name, nodes }) => [name, nodes])).toEqual(expect.arrayContaining([['Canvas', 0], ['Canvas 2', 0]]));
+  expect(canvases.lastOpen()).toBeUndefined();
   canvases.opened(other);
-  expect(canvases.current()).toBe(other);
+  expect(canvases.lastOpen()).toBe(other);
   canvases.remove(other);
-  expect([canvases.current(), canvases.has(other), canvases.read(other)]).toEqual([id, false, undefined]);
+  expect([canvases.ids(), canvases.has(other), canvases.read(other)]).toEqual([[id], false, undefined]);
+});
+
+test('who hears of them is told what is written, also a new name, which is a change', () => {
+  const canvases = new Canvases('ann', new Kept());
+  const id = canvases.create();
+  const heard: string[] = [];
+  canvases.hear((each) => heard.push(each));
+  const before = canvases.list()[0]?.changedAt ?? 0;
+  canvases.rename(id, 'Spring');
+  expect(heard).toEqual([id]);
+  expect(canvases.list()[0]?.changedAt).toBeGreaterThan(before);
 });
 
 test('each person has their own', () => {

@@ -1,4 +1,4 @@
-/** A person's canvases, which stay in the browser that they were made in: one entry of its storage each. */
+/** A person's canvases as this browser has them: one entry of its storage each. What has them elsewhere as well is `shared.ts`. */
 import { newKey } from '../api/client';
 import { calledBy, empty, type Layout, type Lost, read, UNNAMED, written } from './layout';
 
@@ -19,11 +19,12 @@ export function withAnimation(canvasId: string, sessionId: string): string {
   return `/c/${canvasId}?${new URLSearchParams({ [PUT]: sessionId })}`;
 }
 
-type Kept = Pick<Storage, 'getItem' | 'setItem' | 'removeItem' | 'key' | 'length'>;
+export type Kept = Pick<Storage, 'getItem' | 'setItem' | 'removeItem' | 'key' | 'length'>;
 
 export class Canvases {
   private readonly prefix: string;
   private readonly last: string;
+  private readonly hearing = new Set<(id: string) => void>();
 
   constructor(
     user: string,
@@ -33,23 +34,24 @@ export class Canvases {
     this.last = `koda.canvas-last/${encodeURIComponent(user)}`;
   }
 
-  /** What was changed last comes first. */
-  list(): Listed[] {
-    const found: Listed[] = [];
-    for (let at = 0; at < this.kept.length; at += 1) {
-      const key = this.kept.key(at);
-      if (!key?.startsWith(this.prefix)) continue;
-      const { name, changedAt, nodes } = read(this.kept.getItem(key) ?? '').layout;
-      const sessionIds = nodes.flatMap(({ data }) => (typeof data.sessionId === 'string' ? data.sessionId : []));
-      found.push({ id: key.slice(this.prefix.length), name, changedAt, nodes: nodes.length, sessionIds });
-    }
-    return found.sort((one, other) => other.changedAt - one.changedAt || one.id.localeCompare(other.id));
+  ids(): string[] {
+    const keys = Array.from({ length: this.kept.length }, (_, at) => this.kept.key(at) ?? '');
+    return keys.filter((key) => key.startsWith(this.prefix)).map((key) => key.slice(this.prefix.length));
   }
 
-  /** The id of the one that was open last, else of another; a new one where there is none. */
-  current(): string {
-    const last = this.kept.getItem(this.last);
-    return last !== null && this.has(last) ? last : (this.list()[0]?.id ?? this.create());
+  /** What was changed last comes first. */
+  list(): Listed[] {
+    const found = this.ids().map((id): Listed => {
+      const { name, changedAt, nodes } = read(this.kept.getItem(this.prefix + id) ?? '').layout;
+      const sessionIds = nodes.flatMap(({ data }) => (typeof data.sessionId === 'string' ? data.sessionId : []));
+      return { id, name, changedAt, nodes: nodes.length, sessionIds };
+    });
+    return found.sort(lastChangedFirst);
+  }
+
+  /** The id of the one that was open last. */
+  lastOpen(): string | undefined {
+    return this.kept.getItem(this.last) ?? undefined;
   }
 
   opened(id: string): void {
@@ -64,8 +66,9 @@ export class Canvases {
     return this.kept.getItem(this.prefix + id) !== null;
   }
 
-  create(): string {
-    const names = new Set(this.list().map(({ name }) => name));
+  /** Begin one, which is called otherwise than others. */
+  create(others: readonly Pick<Listed, 'name'>[] = this.list()): string {
+    const names = new Set(others.map(({ name }) => name));
     let name = UNNAMED;
     for (let number = 2; names.has(name); number += 1) name = `${UNNAMED} ${number}`;
     const id = newKey().slice(0, 12);
@@ -86,15 +89,21 @@ export class Canvases {
   /** Throws where the browser has no room for it. */
   write(id: string, layout: Layout): void {
     this.kept.setItem(this.prefix + id, written(layout));
+    for (const told of [...this.hearing]) told(id);
   }
 
   rename(id: string, name: string): void {
     const there = this.read(id);
-    if (there) this.write(id, { ...there.layout, name: calledBy(name) });
+    if (there) this.write(id, { ...there.layout, name: calledBy(name), changedAt: Math.max(Date.now(), there.layout.changedAt + 1) });
   }
 
   remove(id: string): void {
     this.kept.removeItem(this.prefix + id);
+  }
+
+  /** Hear when one is written here. */
+  hear(told: (id: string) => void): void {
+    this.hearing.add(told);
   }
 
   /** Hear when another window changes one, or removes it. */
@@ -103,4 +112,8 @@ export class Canvases {
     window.addEventListener('storage', heard);
     return () => window.removeEventListener('storage', heard);
   }
+}
+
+export function lastChangedFirst(one: Listed, other: Listed): number {
+  return other.changedAt - one.changedAt || one.id.localeCompare(other.id);
 }

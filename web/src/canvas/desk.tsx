@@ -10,10 +10,11 @@ import { deletions } from '../api/deleted';
 import { stream } from '../api/stream';
 import { uploads } from '../api/uploads';
 import { Board, type BoardNode } from './board';
-import { Canvases } from './canvases';
+import type { Canvases } from './canvases';
 import { Files } from './files';
 import type { Joints } from './joints';
 import type { AssetData } from './layout';
+import { type Shared, sharedOf } from './shared';
 
 export interface Open {
   board: Board;
@@ -22,12 +23,16 @@ export interface Open {
 
 export class Desk {
   readonly koda = new Koda({ stream, hear: tellProblem, studio: (id) => `/s/${id}`, open: (id) => navigate(`/s/${id}`) });
-  readonly canvases: Canvases;
+  readonly shared: Shared;
+  private readonly canvases: Canvases;
   private readonly opened = new Map<string, Open>();
 
   constructor(user: string) {
-    this.canvases = new Canvases(user);
+    this.shared = sharedOf(user);
+    this.canvases = this.shared.canvases;
     this.canvases.watch((id) => this.opened.get(id)?.board.reread());
+    this.shared.settle = (id) => this.opened.get(id)?.board.keep();
+    this.shared.hear((id) => (this.canvases.has(id) ? this.opened.get(id)?.board.reread() : this.close(id)));
     deletions.hear((id) => this.koda.sessions.reread(id));
   }
 
@@ -36,6 +41,7 @@ export class Desk {
     const there = this.opened.get(id);
     if (there ?? !this.canvases.has(id)) return there;
     const board = new Board(id, this.canvases);
+    if (board.seen.lost !== 'nothing') this.shared.doubt(id);
     const made = { board, files: new Files(board, uploads) };
     this.opened.set(id, made);
     return made;
@@ -44,15 +50,19 @@ export class Desk {
   rename(id: string, name: string): void {
     const there = this.opened.get(id);
     if (there) there.board.rename(name);
-    else this.canvases.rename(id, name);
+    else void this.shared.rename(id, name);
   }
 
   remove(id: string): void {
+    this.close(id);
+    this.shared.remove(id);
+  }
+
+  private close(id: string): void {
     const there = this.opened.get(id);
     there?.board.leave();
     there?.files.close();
     this.opened.delete(id);
-    this.canvases.remove(id);
   }
 }
 

@@ -71,6 +71,26 @@ export function written({ name, changedAt, nodes, edges, view }: Layout): string
   });
 }
 
+/** Whether there is nothing of anybody's on it: as it was when it was begun. */
+export function isBlank({ name, nodes }: Layout): boolean {
+  return nodes.length === 0 && /^Canvas( \d+)?$/.test(name);
+}
+
+/** What of it is the same in every browser, as the server takes it. */
+export function bodyOf({ name, nodes, edges, view }: Layout) {
+  return {
+    name,
+    nodes: nodes.map(({ id, position, width, data }) => ({ id, position, ...(width === undefined ? {} : { width }), data })),
+    edges: edges.map(({ source, sourceHandle, target, targetHandle }) => ({ source, sourceHandle, target, targetHandle })),
+    ...(view ? { view } : {}),
+  };
+}
+
+/** Read what a server keeps, as carefully as what this browser does. */
+export function fromServer(kept: object, changedAt: number): Layout {
+  return read(JSON.stringify({ ...kept, version: VERSION, changedAt })).layout;
+}
+
 /** Read what was written: what is not as it should be is left out. */
 export function read(text: string): { layout: Layout; lost: Lost } {
   const kept = partsOf(parsed(text));

@@ -6,6 +6,7 @@ import { uploads } from '../api/uploads';
 import { animationGenerator } from '../../node/src/official';
 import { type Entry, type NodeData, type NodeParts, Registry } from '../../node/src/registry';
 import type { PluginBase } from '../../node/src/plugin';
+import { ProgressBar } from '../../node/src/progress-bar';
 import { Sockets } from '../../node/src/sockets';
 import type { Value } from '../../node/src/values';
 import { useCanvas } from './desk';
@@ -94,11 +95,7 @@ function AssetBody({ id }: BodyParts) {
           </button>
         </div>
       )}
-      {going && going.state !== 'refused' && (
-        <div role="progressbar" aria-label={`Sending ${going.name}`} aria-valuenow={Math.round(100 * going.sent)} aria-valuemin={0} aria-valuemax={100} className="koda-bar">
-          <div style={{ width: `${100 * going.sent}%` }} />
-        </div>
-      )}
+      {going && going.state !== 'refused' && <ProgressBar label={`Sending ${going.name}`} percent={100 * going.sent} />}
       {!going && (
         <>
           <button type="button" className={`koda-button koda-plain ${asset ? '' : 'canvas-drop'}`} onClick={() => input.current?.click()}>

@@ -1,4 +1,4 @@
-import type { ButtonHTMLAttributes } from 'react';
+import type { ComponentProps } from 'react';
 
 const LOOKS = {
   main: 'bg-accent text-on-accent hover:opacity-90 px-4 py-2.5 font-medium',
@@ -10,7 +10,7 @@ export function Button({
   kind = 'plain',
   className = '',
   ...rest
-}: ButtonHTMLAttributes<HTMLButtonElement> & { kind?: keyof typeof LOOKS }) {
+}: ComponentProps<'button'> & { kind?: keyof typeof LOOKS }) {
   return (
     <button
       type="button"

@@ -1,5 +1,5 @@
 /** Where the keyboard is once what it was at has gone: at the heading of what came in its place, and never away from where somebody types. */
-import { type RefObject, useEffect, useRef } from 'react';
+import { type RefObject, useEffect, useLayoutEffect, useRef } from 'react';
 import { TYPED_INTO } from './keys';
 
 /** What had the focus last, until something else is pressed on. */
@@ -96,4 +96,23 @@ export function useReturn(isBusy: boolean): void {
     if (isBusy) was.current = last;
     else if (was.current && was.current === last && isNowhere() && last instanceof HTMLElement && last.isConnected) last.focus({ preventScroll: true });
   }, [isBusy]);
+}
+
+let carried: { name: string; from: Element } | undefined;
+
+/** Note that something was pressed by keys which goes because of that: what comes in its place under the same name is where they go on. */
+export function carry(name: string, { detail, currentTarget }: { detail: number; currentTarget: Element }): void {
+  carried = detail === 0 ? { name, from: currentTarget } : undefined; // keys of who pressed by pointer are the page's
+}
+
+/** Have the focus at this when it comes, where it was carried here from what had it and has gone; and again where this comes anew. */
+export function useCounterpart(name: string): RefObject<HTMLButtonElement | null> {
+  const own = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => {
+    const { current } = own;
+    if (!current || carried?.name !== name || carried.from !== last || !hasFallen()) return;
+    current.focus({ preventScroll: true });
+    carried = { name, from: current };
+  }, [name]);
+  return own;
 }

@@ -1,16 +1,19 @@
 import { Volume2, VolumeX } from 'lucide-react';
-import { type CSSProperties, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
-import { ask, type Schemas } from '../api/client';
+import { type CSSProperties, type MouseEvent, type ReactNode, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { ask, type Problem, type Schemas } from '../api/client';
 import { type PageSource, playerOf, previewOf, usePageLink } from '../api/hooks';
 import { LivePage } from '../api/live';
 import { wantsRest } from '../api/motion';
 import type { Stretch } from '../api/scenes';
 import { frameOf } from '../api/still';
 import { Button } from './button';
+import { carry, useCounterpart } from './focus';
 import { Said } from './said';
 import { Screen } from './screen';
 import { ICON } from './transport';
 
+/** What leads to a live page and back, as the focus is carried between them. */
+export const LIVE = 'live';
 const UNSEEN_MS = 60_000;
 const UNATTENDED_MS = 30 * 60_000;
 const SIGNS = ['pointermove', 'pointerdown', 'wheel', 'keydown', 'touchmove'] as const;
@@ -53,22 +56,33 @@ function Linked({ source, leave, ...page }: Shown & Source) {
     if (isMissing) leave();
   }, [isMissing]);
   if (!link.data && page.instead) return page.instead;
-  if (link.error && !link.data)
-    return (
-      <div className="space-y-3">
-        <Said problem={link.error} />
-        <div className="flex gap-2">
-          <Button onClick={() => void link.refetch()}>Try again</Button>
-          <Button kind="quiet" onClick={() => leave()}>
-            Leave it
-          </Button>
-        </div>
-      </div>
-    );
+  if (link.error && !link.data) return <Unlinked problem={link.error} again={() => void link.refetch()} leave={leave} />;
   return link.data ? (
     <Page url={link.data.url} {...page} />
   ) : (
     <Starting wide={page.wide} tools={page.tools} />
+  );
+}
+
+/** Why it is not there, in place of it and of what leads back. */
+function Unlinked({ problem, again, leave }: { problem: Problem; again: () => void; leave: () => void }) {
+  const first = useCounterpart(LIVE);
+  const pressed = (act: () => void) => (event: MouseEvent) => {
+    carry(LIVE, event);
+    act();
+  };
+  return (
+    <div className="space-y-3">
+      <Said problem={problem} />
+      <div className="flex gap-2">
+        <Button ref={first} onClick={pressed(again)}>
+          Try again
+        </Button>
+        <Button kind="quiet" onClick={pressed(leave)}>
+          Leave it
+        </Button>
+      </div>
+    </div>
   );
 }
 

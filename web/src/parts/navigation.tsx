@@ -2,6 +2,7 @@ import { Gauge } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
 import { isUnderWay, sentOf, type Upload, uploads } from '../api/uploads';
+import { Bar } from './bar';
 
 /** Where one can go from everywhere, and what lies below each. */
 export const PLACES: [path: string, words: string, below: readonly string[]][] = [
@@ -51,15 +52,11 @@ function Going({ uploads: going, to }: { uploads: readonly Upload[]; to: string 
   const what = going.length === 1 && only ? only.name : `${going.length} files`;
   const percent = Math.round(100 * sentOf(going));
   return (
-    <div
-      role="progressbar"
-      aria-label={`${to}: sending ${what}`}
-      aria-valuenow={percent}
-      aria-valuemin={0}
-      aria-valuemax={100}
-      className="pointer-events-none absolute inset-x-[min(0.5rem,1.2vw)] bottom-0.5 h-0.5 overflow-hidden rounded-full bg-line sm:inset-x-3"
-    >
-      <div className={`h-full rounded-full bg-accent ${percent === 100 ? 'breathing' : ''}`} style={{ width: `${percent}%` }} />
-    </div>
+    <Bar
+      label={`${to}: sending ${what}`}
+      percent={percent}
+      className="pointer-events-none absolute inset-x-[min(0.5rem,1.2vw)] bottom-0.5 h-0.5 bg-line sm:inset-x-3"
+      waits={percent === 100}
+    />
   );
 }

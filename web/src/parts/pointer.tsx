@@ -1,5 +1,6 @@
 import { type KeyboardEvent, type PointerEvent, useEffect, useRef, useState } from 'react';
 import type { Box, Picked } from '../api/live';
+import { short } from '../api/notes';
 
 interface Props {
   width: number;
@@ -139,8 +140,4 @@ function between(one: At, other: At): Box {
 function around({ x, y }: At, width: number, height: number): Box {
   const side = Math.min(width, height) * AROUND;
   return { x: Math.max(0, x - side / 2), y: Math.max(0, y - side / 2), width: side, height: side };
-}
-
-export function short(text: string): string {
-  return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }

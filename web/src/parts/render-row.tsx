@@ -4,6 +4,7 @@ import { Link } from 'wouter';
 import { isKept, useBatchCancelled, useOrders, useRemoval } from '../api/queue';
 import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
 import { ago } from '../api/words';
+import { Bar } from './bar';
 import { Button } from './button';
 import { useDraft } from './draft';
 import { Said } from './said';
@@ -57,21 +58,7 @@ export function Progress({ render, name }: { render: RenderSummary; name: string
   const begun = render.status === 'running';
   return (
     <>
-      {begun && (
-        <div
-          role="progressbar"
-          aria-label={`Rendering ${name}`}
-          aria-valuenow={Math.round(render.percent)}
-          aria-valuemin={0}
-          aria-valuemax={100}
-          className="h-1.5 overflow-hidden rounded-full bg-sunken"
-        >
-          <div
-            className="h-full rounded-full bg-accent transition-[width] duration-700 motion-reduce:transition-none"
-            style={{ width: `${render.percent}%` }}
-          />
-        </div>
-      )}
+      {begun && <Bar label={`Rendering ${name}`} percent={render.percent} glides />}
       <p className="flex items-start gap-2 text-sm text-muted tabular-nums">
         <span aria-hidden className={`mt-1.75 size-1.5 shrink-0 rounded-full bg-current ${begun ? 'breathing text-accent' : ''}`} />
         {joined([stateWords(render), ...(begun ? progressWords(render) : [])])}

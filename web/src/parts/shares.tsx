@@ -1,9 +1,8 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { useLocation } from 'wouter';
 import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
-import { goTo, withPlace } from '../api/place';
+import { useMoment } from '../api/moment';
 import { useVersions } from '../api/versions';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -287,17 +286,13 @@ function Comments({ sessionId, share }: { sessionId: string; share: ShareView })
     enabled: isOpen,
   });
   const versions = useVersions(sessionId);
-  const [path, navigate] = useLocation();
+  const show = useMoment();
   const details = useRef<HTMLDetailsElement>(null);
   const go = (at: number) => {
     const its = versions.find(({ jobId, finalUrl }) => jobId === share.job || finalUrl?.includes(share.job));
     details.current?.closest('dialog')?.close();
     window.scrollTo(0, 0);
-    const place = new URLSearchParams(withPlace(window.location.search, { t: at })); // where what is shown comes only now
-    if (its && !its.current) place.set('v', String(its.number));
-    else place.delete('v');
-    navigate(`${path}?${place}`, { replace: true });
-    goTo(at);
+    show(its, at);
   };
   return (
     <details ref={details} className="mt-1 text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>

@@ -11,9 +11,10 @@ import { putPlace, readPlace } from '../api/place';
 import type { Scene } from '../api/scenes';
 import { fileName } from '../api/words';
 import { Film as Video } from './film';
+import { carry, useCounterpart } from './focus';
 import { Footage } from './footage';
 import { Gif } from './gif';
-import { Live, Played } from './live';
+import { Live, LIVE, Played } from './live';
 import { Storyboard } from './storyboard';
 import { titleOf } from './title';
 
@@ -263,12 +264,17 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
 
 /** Between a video and the page that it is of. */
 function Switch({ plays, title, toggle, back = 'Back to the video' }: { plays: boolean; title: string; toggle: () => void; back?: string }) {
+  const own = useCounterpart(LIVE);
   return (
     <button
+      ref={own}
       type="button"
       title={plays ? back : title}
       className={SWITCHED}
-      onClick={toggle}
+      onClick={(event) => {
+        carry(LIVE, event);
+        toggle();
+      }}
     >
       {plays ? <Film aria-hidden className="size-4" /> : <Radio aria-hidden className="size-4" />}
       <span className={plays ? '@max-[60rem]:sr-only' : '@max-[52rem]:sr-only'}>{plays ? back : 'See it live'}</span>

@@ -5,11 +5,15 @@ import { fieldOf } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
+import { useMoment } from '../api/moment';
 import { notesOf } from '../api/notes';
+import { type Noted, notedIn, shownAt } from '../api/pointed';
 import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
+import { useVersions } from '../api/versions';
 import type { Sent } from '../screens/session';
 import { AskAgain } from './ask-again';
 import { Button } from './button';
+import { type Moments, Noted as NotedWords } from './noted';
 import { Said } from './said';
 
 const SAID = 'talk-said';
@@ -38,6 +42,19 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
   const works = isAtWork(state);
   const changes = takesChanges(state);
   const begins = !works && state.phase === 'idle';
+  const versions = useVersions(session.id);
+  const show = useMoment();
+  /** What shows what was pointed at by something that was said then. */
+  const pointing = (said: string): Moments => {
+    const version = shownAt(versions, said);
+    return {
+      go: (at) => {
+        show(version, at);
+        document.querySelector('.stays')?.scrollIntoView({ block: 'nearest' });
+      },
+      frameOf: (frame) => version && `/v1/sessions/${session.id}/jobs/${version.jobId}/frames/${frame}.jpg?w=192`,
+    };
+  };
   const field = useRef<HTMLTextAreaElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
   const isStuck = state.phase === 'error' && !isAtWork(state) && state.error?.canRetry === false;
@@ -109,7 +126,13 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       {isBelow && prompt}
       {isBelow && older}
       {(isBelow ? said.toReversed() : said).map((each) => (
-        <Line key={each.seq} who={each.role === 'user' ? 'You' : 'koda'} words={each.content} />
+        <Line
+          key={each.seq}
+          who={each.role === 'user' ? 'You' : 'koda'}
+          words={each.content}
+          noted={each.role === 'user' ? notedIn(state, each.content) : undefined}
+          {...pointing(each.at)}
+        />
       ))}
       {!isBelow && older}
       {!isBelow && prompt}
@@ -121,7 +144,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
   const waiting = unread.length > 0 && (
     <ol className="space-y-4" aria-label="Not read yet">
       {(isBelow ? unread : unread.toReversed()).map(({ said: each, isFree }) => (
-        <Line key={each.id} who={isFree ? 'You, not read yet' : 'You, read next'} words={each.told} wordsId={`said-${each.id}`}>
+        <Line key={each.id} who={isFree ? 'You, not read yet' : 'You, read next'} words={each.told} noted={notedOf(each)} {...pointing(each.at)} wordsId={`said-${each.id}`}>
           {isFree && (
             <button
               type="button"
@@ -160,14 +183,33 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
   );
 }
 
-function Line({ who, words, wordsId, children }: { who: string; words: string; wordsId?: string; children?: ReactNode }) {
+interface LineProps {
+  who: string;
+  words: string;
+  wordsId?: string;
+  /** What the words were made of, where somebody pointed. */
+  noted?: Noted | undefined;
+  children?: ReactNode;
+}
+
+function Line({ who, words, wordsId, noted, go, frameOf, children }: LineProps & Partial<Moments>) {
   return (
     <li className="text-sm">
       <p className="text-muted">{who}</p>
-      <p id={wordsId} className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">
-        {words}
-      </p>
+      {noted && go && frameOf ? (
+        <div id={wordsId} className="mt-0.5">
+          <NotedWords said={noted} go={go} frameOf={frameOf} />
+        </div>
+      ) : (
+        <p id={wordsId} className="mt-0.5 leading-relaxed wrap-anywhere whitespace-pre-wrap">
+          {words}
+        </p>
+      )}
       {children}
     </li>
   );
+}
+
+function notedOf({ words = '', notes = [] }: Unread): Noted | undefined {
+  return notes.length > 0 ? { words, notes } : undefined;
 }

@@ -2,13 +2,12 @@ import { MousePointerClick, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { restOf } from '../../node/src/fields';
 import { ask } from '../api/client';
-import { type Draft, MOST, type Notes } from '../api/notes';
+import { type Draft, MOST, type Notes, whatIs } from '../api/notes';
 import { timecode } from '../api/timecode';
 import type { Refused, Sent } from '../screens/session';
 import { Button } from './button';
 import { useAnswered, useFirstWrong } from './field';
 import { Key } from './keys';
-import { short } from './pointer';
 import { Said } from './said';
 
 const SAID = 'notes-said';
@@ -83,7 +82,7 @@ function One({ note, number, notes, refused, name }: OneProps) {
     <li className="space-y-1.5 text-sm">
       <div className="flex items-center gap-2.5">
         <span className="grid size-6 shrink-0 place-items-center rounded-full bg-accent text-xs font-medium text-on-accent tabular-nums">{number}</span>
-        <span className="min-w-0 flex-1 truncate">{what(note)}</span>
+        <span className="min-w-0 flex-1 truncate">{whatIs(note)}</span>
         <button
           type="button"
           className="min-h-7 rounded-lg px-1.5 text-muted tabular-nums hover:bg-sunken hover:text-text"
@@ -119,9 +118,4 @@ function One({ note, number, notes, refused, name }: OneProps) {
       {answered.words}
     </li>
   );
-}
-
-function what({ element, component, box }: Draft): string {
-  const named = [element && `“${short(element)}”`, component].filter(Boolean).join(' · ');
-  return named || (box ? 'A box in the picture' : 'The whole picture');
 }

@@ -13,6 +13,7 @@ import { bytes } from '../api/words';
 import type { Refused, Sent } from '../screens/session';
 import { Approval } from './approval';
 import { AskAgain } from './ask-again';
+import { Bar } from './bar';
 import { Button } from './button';
 import { Copied } from './copied';
 import { Deletion } from './deletion';
@@ -100,16 +101,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
       </div>
       {isRendering ? (
         <div className="space-y-2">
-          <div
-            role="progressbar"
-            aria-label="Rendering"
-            aria-valuenow={Math.round(progress.percent)}
-            aria-valuemin={0}
-            aria-valuemax={100}
-            className="h-2 overflow-hidden rounded-full bg-sunken"
-          >
-            <div className="h-full rounded-full bg-accent" style={{ width: `${progress.percent}%` }} />
-          </div>
+          <Bar label="Rendering" percent={progress.percent} className="h-2 bg-sunken" />
           <p className="flex justify-between text-sm text-muted tabular-nums">
             <span>{farWords(progress)}</span>
             <span>{doingWords(progress)}</span>

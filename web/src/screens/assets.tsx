@@ -6,6 +6,7 @@ import { composing } from '../api/composing';
 import { filesOf, type Upload, uploads, useUploads } from '../api/uploads';
 import { bytes } from '../api/words';
 import { AssetCard, type AssetView } from '../parts/asset-card';
+import { Bar } from '../parts/bar';
 import { Button } from '../parts/button';
 import { Said } from '../parts/said';
 
@@ -142,16 +143,7 @@ function Going({ upload, again, drop }: { upload: Upload; again: () => void; dro
             {said}
           </p>
         ) : (
-          <div
-            role="progressbar"
-            aria-label={`Sending ${name}`}
-            aria-valuenow={Math.round(100 * sent)}
-            aria-valuemin={0}
-            aria-valuemax={100}
-            className="h-1.5 overflow-hidden rounded-full bg-sunken"
-          >
-            <div className={`h-full rounded-full bg-accent ${sent === 1 ? 'breathing' : ''}`} style={{ width: `${100 * sent}%` }} />
-          </div>
+          <Bar label={`Sending ${name}`} percent={100 * sent} waits={sent === 1} />
         )}
       </div>
       <div className="ml-auto flex shrink-0 items-center">

@@ -19,6 +19,7 @@ import { List } from '../canvas/list';
 import { FILM, known } from '../canvas/nodes';
 import { Picker } from '../canvas/picker';
 import { Placing } from '../canvas/placing';
+import { type Refused, type Shared, useShared } from '../canvas/shared';
 import '../canvas/style.css';
 import { Button } from '../parts/button';
 import { TYPED_INTO } from '../parts/keys';
@@ -30,21 +31,43 @@ const LOST: Record<Lost, string> = {
   some: 'Part of what was kept of this canvas could not be read, and is left out.',
   all: 'What was kept of this canvas could not be read, so it is empty. Your animations are all there, among your sessions.',
 };
+const AWAY = 'The server does not answer. What you draw is kept in this browser, and is sent once the server is back.';
 const UNKEPT = 'This browser has no room left: the last changes of this canvas are gone once the page is closed.';
 
 /** A canvas by its id; without one, that which was open last. */
 export function Canvas({ id }: { id?: string | undefined }) {
   const { data: login } = useLogin();
-  if (!login) return <p className="py-16 text-muted">One moment…</p>;
-  const desk = deskOf(login.user);
-  if (id === undefined) return <Redirect to={`/c/${desk.canvases.current()}`} replace />;
-  const open = desk.open(id);
-  if (!open) return <NoCanvas />;
-  return (
-    <KodaProvider koda={desk.koda} registry={known} change={open.board.change} canvas={id}>
-      <Shown key={`${login.user} ${id}`} desk={desk} open={open} />
-    </KodaProvider>
-  );
+  return login ? <Found key={login.user} user={login.user} id={id} /> : <p className="py-16 text-muted">One moment…</p>;
+}
+
+/** One that is here, or comes: the server is asked what there is before another one is begun. */
+function Found({ user, id }: { user: string; id: string | undefined }) {
+  const desk = deskOf(user);
+  const { shared } = desk;
+  const { isRead, isAway, refused } = useShared(shared);
+  const isThere = id !== undefined && shared.has(id);
+  const open = id === undefined ? undefined : desk.open(id);
+  const isComing = isRead && !isAway && isThere && !open && !refused.has(id);
+  useEffect(() => {
+    if (isComing) void shared.bring(id);
+  }, [shared, id, isComing]);
+  if (id === undefined && isRead) return <Redirect to={`/c/${shared.current()}`} replace />;
+  if (open && id !== undefined)
+    return (
+      <KodaProvider koda={desk.koda} registry={known} change={open.board.change} canvas={id}>
+        <Shown key={id} desk={desk} open={open} />
+      </KodaProvider>
+    );
+  const said = id !== undefined ? refused.get(id)?.problem.message : undefined;
+  if (said) return <p role="alert" className="py-16 text-muted">{said}.</p>;
+  if (isRead && isAway)
+    return (
+      <p role="alert" className="py-16 text-muted">
+        The server does not answer, and this canvas was never open in this browser. It comes once the server is back.
+      </p>
+    );
+  if (!isRead || isThere) return <p className="py-16 text-muted">One moment…</p>;
+  return <NoCanvas />;
 }
 
 function NoCanvas() {
@@ -52,7 +75,7 @@ function NoCanvas() {
     <div className="mx-auto max-w-md py-24 text-center">
       <title>No such canvas · koda</title>
       <h1 className="text-2xl font-semibold tracking-tight">There is no such canvas here.</h1>
-      <p className="mt-3 text-muted">Canvases stay in the browser that they were made in. Their animations are among your sessions.</p>
+      <p className="mt-3 text-muted">It was deleted, or is somebody else's. The animations that were on it are among your sessions.</p>
       <Link href="/c" className="mt-6 inline-block text-accent underline underline-offset-4">
         To your canvas
       </Link>
@@ -73,7 +96,7 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const [isPicking, setPicking] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const sight = useRef<Sight>(undefined);
-  useEffect(() => desk.canvases.opened(board.id), [desk, board]);
+  useEffect(() => desk.shared.canvases.opened(board.id), [desk, board]);
 
   const focusOn = (nodeId: string | undefined) =>
     // it is there once it was drawn, and the canvas measured it
@@ -167,6 +190,8 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
   const shown = { board, files, joints, names, connect: setConnecting, remove, goOn };
   const acts = { add, pick: () => setPicking(true), undo: mayUndo ? undo : undefined, redo: canRedo ? redo : undefined };
   const word = isUnkept ? UNKEPT : LOST[lost];
+  const { isAway, refused } = useShared(desk.shared);
+  const refusal = refused.get(board.id);
   return (
     <CanvasProvider value={shown}>
       <title>{`${name} · koda`}</title>
@@ -187,6 +212,10 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
               )}
             </p>
           )}
+          {refusal && !word && <Refusal of={refusal} shared={desk.shared} id={board.id} done={() => root.current?.querySelector<HTMLElement>('h1 button')?.focus()} />}
+          <p role="status" className={isAway && !word && !refusal ? 'canvas-word' : 'sr-only'}>
+            {isAway && AWAY}
+          </p>
         </div>
         <p role="status" className="sr-only">
           {said}
@@ -205,6 +234,28 @@ function Shown({ desk, open: { board, files } }: { desk: Desk; open: Open }) {
         {isListing && <CanvasesList desk={desk} current={board.id} close={() => setListing(false)} />}
       </div>
     </CanvasProvider>
+  );
+}
+
+/** What the server said of the last change of a canvas, and how it goes on. */
+function Refusal({ of: { problem, isConflict }, shared, id, done }: { of: Refused; shared: Shared; id: string; done: () => void }) {
+  const decide = (decided: Promise<void>) => void decided.then(() => document.activeElement === document.body && done()); // its buttons went
+  return (
+    <div role="alert" className="canvas-word canvas-refusal">
+      <p>
+        {problem.message}. {isConflict ? 'What you drew is kept in this browser.' : 'So the last changes are in this browser alone.'}
+      </p>
+      {isConflict && (
+        <div className="koda-row">
+          <Button className="text-sm" title="What you drew stays, as another canvas" onClick={() => decide(shared.takeTheirs(id))}>
+            Show that one
+          </Button>
+          <Button className="text-sm" title="What was drawn elsewhere is replaced by it" onClick={() => decide(shared.keepMine(id))}>
+            Keep this one
+          </Button>
+        </div>
+      )}
+    </div>
   );
 }
 

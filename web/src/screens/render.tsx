@@ -9,6 +9,7 @@ import { useBatch, useRender } from '../api/queue';
 import { batchWords, isOver, nameOf, optionsIn, pictureWords, progressOf, type RenderSummary, type RenderView, stateWords, summaryOf, warningsIn } from '../api/renders';
 import { ago, fileName } from '../api/words';
 import { AskAgain } from '../parts/ask-again';
+import { Bar } from '../parts/bar';
 import { Film } from '../parts/film';
 import { Footage } from '../parts/footage';
 import { Gif } from '../parts/gif';
@@ -225,16 +226,7 @@ function Batch({ id, row }: { id: string; row: number | null | undefined }) {
       <AskAgain what="The batch" found={found} />
       {far && (
         <>
-          <div
-            role="progressbar"
-            aria-label="The batch"
-            aria-valuenow={Math.round(far.percent)}
-            aria-valuemin={0}
-            aria-valuemax={100}
-            className="h-1.5 overflow-hidden rounded-full bg-sunken"
-          >
-            <div className="h-full rounded-full bg-accent transition-[width] duration-700 motion-reduce:transition-none" style={{ width: `${far.percent}%` }} />
-          </div>
+          <Bar label="The batch" percent={far.percent} glides />
           <p className="text-muted tabular-nums">{far.words}</p>
         </>
       )}
