@@ -23,6 +23,7 @@ pytestmark = [
 ]  # fmt: skip
 WHOLE = ["succeeded", 0, None]
 """A render that is over, and lacks no frame."""
+TOKEN = "0123456789abcdef" * 4
 
 
 def lose(what: str, *more: object, **env: str) -> dict[str, Any]:
@@ -167,3 +168,15 @@ def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() ->
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["followed"] == [*range(1, len(seen["followed"]) + 1)] and seen["followed"]
     assert seen["render"] == WHOLE, seen
+
+
+def test_serves_file_answers_from_two_machines_and_from_the_one_that_is_left() -> None:
+    """The file as it is shipped, by `serve deploy`, on a cluster that asks for its token."""
+    seen = lose("served", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
+    assert seen["statuses"] == dict.fromkeys(("koda", "janitor", "previews"), "RUNNING")
+    assert seen["replicas"] == [True, True], "one on each machine"
+    assert seen["heard"] == [True, True], "each tells all of a session, whichever machine that is on"
+    assert seen["janitors"] == [True, True]
+    before, after = seen["hosts"]
+    assert before.partition(":")[0] != after.partition(":")[0] and seen["said"]
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)]

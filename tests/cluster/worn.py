@@ -5,6 +5,7 @@
 - ``judges-behind``, ``judges-ahead``: those have one that is ten minutes off that judge, the janitor's machine and a
   server, and not the machine with the work, whose link is taken down later
 - ``rolling``: see `tests.cluster.rolled`
+- ``served``: see `tests.cluster.served`
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from koda_ray.actors.seeing import see_nodes
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
 from koda_ray.state.records import JobRecord, SessionRecord
+from tests.cluster import served
 from tests.cluster.asking import asked
 from tests.cluster.machines import CutMachine
 from tests.cluster.rolled import FRONT, VersionServer, upgrade
@@ -279,6 +281,7 @@ def _small(env: dict[str, str]) -> CutMachine:
 
 WORN = {
     "rolling": Wear(lambda env: CutMachine.worker(1, env), upgrade),
+    "served": Wear(lambda env: CutMachine.worker(1, env), served.serve_both, dashboard=True, env=served.ENV),
     "disk": Wear(_small, fill_disk),
     "behind": Wear(_for_the_janitor, skew(-OFF_S)),
     "ahead": Wear(_for_the_janitor, skew(OFF_S)),
