@@ -192,12 +192,13 @@ class _JanitorHost(Frugal):
             await asyncio.to_thread(forget_gone)
             return await elsewhere.clear()
 
-        sweep = Sweep(store=store, storage=storage, kept=Retention.of(settings), metrics=RayMetrics())
+        metrics = RayMetrics()  # one, since its gauges are told again with what it notes all the time
+        sweep = Sweep(store=store, storage=storage, kept=Retention.of(settings), metrics=metrics)
         janitor = Janitor(
             store=store,
             reaper=Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=True),
             settings=settings,
-            metrics=RayMetrics(),
+            metrics=metrics,
             chores=Chores(
                 wake=directory.wake,
                 passivate=directory.passivate,
