@@ -15,10 +15,11 @@ from typing import Any, Protocol, TextIO, cast
 
 from koda_ray.tracing import trace_id
 
-__all__ = ["FORMAT", "Writes", "get_logger", "to_file", "warnings_to_stderr"]
+__all__ = ["FORMAT", "Writes", "get_logger", "name_process", "to_file", "warnings_to_stderr"]
 
 FORMAT = "KODA_LOGS"
 """The variable that says how processes log to their output: ``json`` for a JSON object a line."""
+_of_process: dict[str, str | int] = {}
 _ABSENT = object()
 _found = sys.modules.get("rich", _ABSENT)
 sys.modules["rich"] = cast("Any", None)
@@ -82,9 +83,20 @@ def to_file(file: Writes) -> None:
     structlog.configure(processors=_as_json(), logger_factory=_to(lambda: file))
 
 
+def name_process(**ids: str | int) -> None:
+    """Have each JSON object that this process logs from now on name what is so of all that it does.
+
+    Args:
+        ids: By name: the ``node`` that it is on; of a process with one session ``session_id`` and ``epoch``. A line
+            that says otherwise is right.
+    """
+    _of_process.update(ids)
+
+
 def _as_json() -> list[Any]:
     return [
         _traced,
+        _named,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -108,6 +120,13 @@ def _traced(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMappi
     """Name the trace that this belongs to, where there is one."""
     if (trace := trace_id()) is not None:
         event.setdefault("trace_id", trace)
+    return event
+
+
+def _named(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name whose process this is."""
+    for name, value in _of_process.items():
+        event.setdefault(name, value)
     return event
 
 

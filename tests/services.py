@@ -20,7 +20,7 @@ from koda_ray.render.graphics import software_graphics
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.isolation import trial_arguments
 from koda_ray.render.programs import find_browser
-from tests import pgbouncer, postgres, seaweed, sqld, virtual
+from tests import pgbouncer, postgres, redis_server, seaweed, sqld, virtual
 
 __all__ = ["HEADLESS_SHELL", "SERVICES", "demand", "need", "why_missing"]
 
@@ -187,6 +187,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "prometheus": _program("prometheus", "promtool"),
     "pgbouncer": pgbouncer.why_missing,
     "postgres": postgres.why_missing,
+    "redis": redis_server.why_missing,
     "s3": _s3,
     "seaweedfs": seaweed.why_missing,
     "tmux": _program("tmux"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -160,6 +161,15 @@ def test_a_disk_that_cannot_be_mounted_skips_or_fails_as_every_service(
             pass
     finally:
         services.why_missing.cache_clear()
+
+
+def test_what_the_whole_run_installs_it_requires() -> None:
+    """A service that is required nowhere is skipped wherever it is missing, and nobody hears of it."""
+    script = (REPO_ROOT / ".ci" / "run").read_text()
+    required = {name for line in re.findall(r"services\+?=,?([\w,]+)", script) for name in line.split(",")}
+    # a kernel of one's own to start in a machine of one's own: larger than all else that tests need
+    assert set(services.SERVICES) - required == {"virtual_machine"}
+    assert required <= set(services.SERVICES)
 
 
 def test_an_unknown_service_is_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.errors import CommandBlocked
-from koda_ray.logs import get_logger, to_file, warnings_to_stderr
+from koda_ray.logs import FORMAT, get_logger, to_file, warnings_to_stderr
 from koda_ray.sandbox.refused import note, noted
 
 
@@ -49,6 +51,21 @@ def test_what_a_program_that_says_nothing_of_logs_tells_is_lost_where_its_output
     closed.close()
     monkeypatch.setattr(sys, "stdout", closed)
     get_logger().warning("lost")
+
+
+def test_each_json_line_names_its_process_but_where_it_says_otherwise() -> None:
+    code = "from koda_ray.logs import get_logger, name_process\nget_logger().info('before')\n"
+    code += "name_process(node='one', session_id='ses_a', epoch=2)\nget_logger().info('after')\n"
+    code += "get_logger().info('of another', session_id='ses_b', epoch=7)"
+    environment = {**os.environ, FORMAT: "json"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    named = [{name: line.get(name) for name in ("node", "session_id", "epoch")} for line in lines]
+    assert named == [
+        {"node": None, "session_id": None, "epoch": None},
+        {"node": "one", "session_id": "ses_a", "epoch": 2},
+        {"node": "one", "session_id": "ses_b", "epoch": 7},
+    ]
 
 
 def test_a_program_that_has_set_its_own_log_keeps_it() -> None:

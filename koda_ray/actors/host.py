@@ -25,7 +25,7 @@ from koda_ray.actors.frugal import Frugal, give_back
 from koda_ray.actors.session_door import SessionDoor
 from koda_ray.config import Settings
 from koda_ray.errors import Fenced, InvalidInput, StorageError, Unavailable
-from koda_ray.logs import get_logger
+from koda_ray.logs import get_logger, name_process
 from koda_ray.metrics import ACTIVATION
 from koda_ray.render.fitness import note_outdated
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
@@ -142,7 +142,9 @@ class _Host(Frugal, Generic[W]):
         super().__init__()
         self._what = what
         self._leaving: asyncio.Task[None] | None = None
-        self._me = cast("Any", ray.get_runtime_context()).current_actor
+        context = cast("Any", ray.get_runtime_context())
+        self._me = context.current_actor
+        name_process(node=context.get_node_id())
         self._calls: set[asyncio.Task[Any]] = set()
         self._asked = asyncio.Event()
         self._told = False  # why it did not start
@@ -252,6 +254,7 @@ class _SessionHost(_Host["Session"]):
         self._executor = executor = await _executor(settings)
         parts = await open_parts(settings, executor=executor, host=_host(), rested=give_back, ended=self._ended)
         session = await Session.open(self._session_id, parts, activation=self._activation)
+        name_process(session_id=self._session_id, epoch=session.core.epoch)
         RayMetrics().note(ACTIVATION, time.monotonic() - began)
         give_back()
         gc.freeze()  # what is there now stays: later collections need not look at it

@@ -21,7 +21,7 @@ from koda_ray.actors.janitor_round import JanitorRound
 from koda_ray.cancellation import OneTask, end_all, finish
 from koda_ray.config import Settings
 from koda_ray.errors import StorageError
-from koda_ray.logs import get_logger
+from koda_ray.logs import get_logger, name_process
 from koda_ray.render.fitness import forget_gone, note_outdated
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
@@ -153,7 +153,9 @@ class _JanitorHost(Frugal):
     def __init__(self, settings: Mapping[str, object]) -> None:
         super().__init__()
         self._settings = dict(settings)
-        self._me = cast("Any", ray.get_runtime_context()).current_actor
+        context = cast("Any", ray.get_runtime_context())
+        self._me = context.current_actor
+        name_process(node=context.get_node_id())
         self._janitor: Janitor | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._running = asyncio.get_running_loop().create_task(_persist(self._run))
@@ -190,12 +192,13 @@ class _JanitorHost(Frugal):
             await asyncio.to_thread(forget_gone)
             return await elsewhere.clear()
 
-        sweep = Sweep(store=store, storage=storage, kept=Retention.of(settings), metrics=RayMetrics())
+        metrics = RayMetrics()  # one, since its gauges are told again with what it notes all the time
+        sweep = Sweep(store=store, storage=storage, kept=Retention.of(settings), metrics=metrics)
         janitor = Janitor(
             store=store,
             reaper=Reaper.of(settings, store=store, deployment=deployment, sandboxes=sandboxes, clouds=True),
             settings=settings,
-            metrics=RayMetrics(),
+            metrics=metrics,
             chores=Chores(
                 wake=directory.wake,
                 passivate=directory.passivate,

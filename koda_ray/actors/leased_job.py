@@ -83,6 +83,7 @@ class LeasedJob:
     def __init__(self, row: JobRecord, parts: JobParts, *, lease_s: float, ended: Callable[[], None]) -> None:
         self.job_id = row.id
         self._row = row
+        self._log = _log.bind(job_id=row.id, epoch=row.epoch)
         self._parts = parts
         self._store = parts.store
         self._lease = timedelta(seconds=lease_s)
@@ -121,7 +122,7 @@ class LeasedJob:
             try:
                 await self._store.update_job(replace(row, lease_until=None, updated_at=now()))
             except KodaError as error:
-                _log.info("render not given up", job_id=self.job_id, code=error.code)
+                self._log.info("render not given up", code=error.code)
 
     async def wait(self) -> None:
         """Wait until there is nothing more to do here."""
@@ -149,7 +150,7 @@ class LeasedJob:
                 for task in (work, beat):
                     error = None if task.cancelled() else task.exception()
                     if error is not None and not isinstance(error, KodaError):
-                        _log.error("render ended by an error of our own", job_id=self.job_id, error=repr(error))
+                        self._log.error("render ended by an error of our own", error=repr(error))
 
     async def _keep_lease(self) -> None:
         while True:
@@ -160,7 +161,7 @@ class LeasedJob:
                 self._lost = True
                 return
             except KodaError as error:  # a database that is away for a moment; the lease decides who goes on
-                _log.warning("lease not renewed", job_id=self.job_id, code=error.code)
+                self._log.warning("lease not renewed", code=error.code)
 
     async def _work(self) -> None:
         try:
@@ -169,15 +170,15 @@ class LeasedJob:
             except Fenced:
                 raise
             except DatabaseAway as error:  # it is not over: whoever takes it next goes on from what is stored
-                _log.warning("render left to the next", job_id=self.job_id, error=error.message)
+                self._log.warning("render left to the next", error=error.message)
             except KodaError as error:
                 await self._end(error)
             except Exception as error:
-                _log.exception("render failed", job_id=self.job_id)
+                self._log.exception("render failed")
                 await self._end(RenderError(f"{type(error).__name__}: {error}", code="INTERNAL"))
         except Fenced:
             self._lost = True
-            _log.info("render was taken over or cancelled", job_id=self.job_id)
+            self._log.info("render was taken over or cancelled")
 
     async def _render(self) -> None:
         with span("page render", {"koda.job": self.job_id}, parent=self.row.trace):

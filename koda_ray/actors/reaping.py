@@ -16,6 +16,7 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, StorageError, Unavailable
+from koda_ray.logs import name_process
 from koda_ray.render.fitness import free_bytes, note_outdated, note_space
 
 __all__ = ["VISIT_S", "look_at_disk", "rounds"]
@@ -83,6 +84,7 @@ async def _clear_here(settings: Settings) -> Reaped:
 
 def _reap_node(public: Mapping[str, object]) -> Reaped:
     """Clear the node that this runs on."""
+    name_process(node=own_node())
     settings = Settings.model_validate(public)
     try:
         reaped = asyncio.run(_clear_here(settings))

@@ -30,7 +30,7 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.cancellation import all_or_cancel, end_all, own
 from koda_ray.errors import Cancelled, KodaError, RenderError
-from koda_ray.logs import get_logger
+from koda_ray.logs import get_logger, name_process
 from koda_ray.metrics import MetricsSink, NoMetrics
 from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
@@ -126,8 +126,11 @@ def _run(
                 raise
             raise declared_full(error, free=free) from error
 
+    where = _here()
+    if where:
+        name_process(node=where)
     with _without_secrets():
-        yield from told(with_space, background=background, where=_here())
+        yield from told(with_space, background=background, where=where)
 
 
 def _here() -> str:

@@ -31,12 +31,13 @@ from koda_ray.actors.janitor_host import JANITOR, keep_janitor, start_janitor
 from koda_ray.actors.owed_waker import OwedWaker
 from koda_ray.actors.parts import sandbox_provider
 from koda_ray.actors.ray_metrics import RayMetrics
+from koda_ray.actors.seeing import own_node
 from koda_ray.actors.waking import WakingPace
 from koda_ray.agent.named_hooks import NamedHooks
 from koda_ray.cancellation import end_all
 from koda_ray.config import REPO_ROOT, SERVER_OWNED, Settings, env_file
 from koda_ray.errors import InvalidInput, KodaError, Unavailable
-from koda_ray.logs import get_logger
+from koda_ray.logs import get_logger, name_process
 from koda_ray.render.memory import usual_browsers
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE, URGENT_RESOURCE
 from koda_ray.sandbox.base import SandboxProvider
@@ -179,6 +180,8 @@ def application(settings: Settings, preview_port: int | None, *, listens: bool =
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
+        if _RAY.is_initialized():
+            name_process(node=own_node())
         await store.open()
         waker = OwedWaker(
             store,

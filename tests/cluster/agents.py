@@ -32,6 +32,7 @@ from koda_ray.state.store import Store
 from koda_ray.types import NodeState, new_id
 from tests.actors.script import good_code, plan_of, scripted_model
 from tests.cluster.machines import HERE, SANDBOXES, Door
+from tests.cluster.told import all_events
 from tests.cluster.waiting import NotInTimeError, comes_true
 from tests.faults.story import nothing_twice_nothing_lost, unbalanced, unpaid, unsound
 from tests.llm.server import ModelServer, ScriptedModel
@@ -47,7 +48,6 @@ _PAUSE_S = 0.15
 """Before each piece of an answer, so that the agents are at work for half a minute at least."""
 _ONCE = ("set_todos", "generate_code", "render_preview")
 """What the script asks for once with the same words, once it has worked."""
-_MOST_EVENTS = 100_000
 
 
 def serve_model() -> ModelServer:
@@ -124,7 +124,7 @@ class WorkingSession:
 
         with suppress(NotInTimeError):
             await comes_true(is_cleared, "nothing is left of sandboxes")
-        events = await self._store.events(self._id, limit=_MOST_EVENTS)
+        events = await all_events(self._store, self._id)
         calls = {call.id: call for call in await self._store.tool_calls(self._id)}
         wrong = [f"left: {each}" for each in left]
         wrong += unsound(await self._store.messages(self._id), calls)
@@ -166,7 +166,7 @@ class WorkingSession:
     async def writes(self) -> bool:
         """Whether they have written a file."""
         await self._state()
-        return any(event.type == "file_written" for event in await self._store.events(self._id, limit=_MOST_EVENTS))
+        return any(event.type == "file_written" for event in await all_events(self._store, self._id))
 
     async def _sleep(self) -> None:
         """Have it save what it has, and end: as when nobody has looked at it for long."""

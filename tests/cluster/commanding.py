@@ -62,11 +62,16 @@ class AskedServer:
             **{name: self.counted[name] for name in names},
             "codes": dict(self.codes),
             "longest_get_s": self.longest_get_s,
-            "commands_away": sum(map(len, self.took_s.values())),
+            "commands_away": self.commands_away,
             "away": away,
             "untrue_answers": self.untrue,
             "why_refused": self.why[:5],
         }
+
+    @property
+    def commands_away(self) -> int:
+        """How many commands were asked while something was away, and are answered."""
+        return sum(map(len, self.took_s.values()))
 
     @contextmanager
     def away(self, *, all_kinds: bool = True) -> Generator[None]:

@@ -9,12 +9,13 @@ under way:
 - ``machine``: as that, but everything on the first node is killed
 - ``spot``: as that, but its cloud gives notice first: `NOTICE_S`, and takes it away once all have left
 - ``head``: all of the head is killed, is away for `AWAY_S`, and is started again with what it had written down
+- ``head-redis``: as that, but it writes to Redis, which is killed with it the last time, and is there again before it
 - ``database``: all processes of PostgreSQL are killed, it is away for `AWAY_S`, and recovers
 - ``bucket``: SeaweedFS, which serves it, is killed with uploads under way, is away for as long, and has what it had
 - ``database-silent``, ``bucket-silent``: what it is sent, and what it sends, is dropped for `SILENT_S`, and nobody is
   told; a server is asked meanwhile for what is there
 - ``process``: processes are killed, of the session, of the render's coordinator, of captures, in turns
-- ``disk``, ``behind``, ``ahead``, ``rolling``: see `tests.cluster.worn`
+- ``disk``, ``behind``, ``ahead``, ``rolling`` and others: see `tests.cluster.worn`
 
 With ``agents`` those of another session work meanwhile (`tests.cluster.agents`), which takes longer, and the figures
 are of a machine that is busier. What became of the work, and when, is printed as JSON.
@@ -30,20 +31,21 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import psutil
 import ray
+from ray._private.state import state
 
-from koda_ray.actors.host import NAMESPACE
+from koda_ray.actors.host import NAMESPACE, RENDERS_PREFIX, SESSION_PREFIX, session_name
 from koda_ray.actors.leased_job import OVER
 from koda_ray.config import Settings
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
 from koda_ray.state.stores import store_from
 from koda_ray.types import new_id, now
-from tests import postgres, seaweed
+from tests import postgres, redis_server, seaweed
 from tests.cluster.agents import model_door, reach_model, serve_model
 from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import (
@@ -62,8 +64,10 @@ from tests.cluster.machines import (
     start,
 )  # fmt: skip
 from tests.cluster.tables import tables
+from tests.cluster.told import numbers
 from tests.cluster.work import USER, NotInTimeError, World, at_work, comes_true, janitor_answers
 from tests.cluster.worn import WORN
+from tests.redis_server import Redis
 from tests.silence import fall_silent, speak_again
 
 AWAY_S, SHORT_S, SILENT_S = 10.0, 3.0, 30.0
@@ -74,7 +78,11 @@ _STAY = (KINDS["session"], KINDS["coordinator"], "ray::_JanitorHost")
 _TURNS, _THERE_S = 2, 20.0
 _SAID = 3
 _MOST_JOBS, _AT_REST_S = 500, 600.0
-_OFFERS = {"head": {SESSION_RESOURCE: 24, CHROMIUM_RESOURCE: 1}}
+_ASKED_AWAY = 50
+"""How many commands are asked while the head is away, at least."""
+_OFFERS: dict[str, dict[str, float]] = {
+    loss: {SESSION_RESOURCE: 24, CHROMIUM_RESOURCE: 1} for loss in ("head", "head-redis")
+}
 """What the first machine has more of than others: with the head away, sessions are made."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
@@ -134,7 +142,7 @@ async def lose_one(
         "ray_took_it_for_alive": still_alive,
         "session_epochs": [before.epoch, after.epoch],
         "same_host_since": after.host == taken.host,
-        "events": [event.seq for event in await store.events(session)],
+        "events": await numbers(store, session),
         "render": done,
     }
 
@@ -213,7 +221,7 @@ async def move_one(world: World, first: CutMachine, join: Callable[[], CutMachin
         "moved_s": moved_s,
         "janitor_s": janitor_s,
         "session_epoch": row.epoch,
-        "events": [event.seq for event in await store.events(session)],
+        "events": await numbers(store, session),
         "render": done,
     }
 
@@ -242,11 +250,17 @@ async def placed_last(machine: CutMachine) -> float:
     return max(at for there, at in places if there == node) - NOTICE.stat().st_mtime
 
 
-async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any]:
+async def lose_head(world: World, head: CutMachine, times: int, redis: Redis | None = None) -> dict[str, Any]:
     """Put work on the machine, have a session sleep, and take the head away for a while, with a server asked meanwhile.
 
     Further times it is taken away before, each time once it is there, with commands of all kinds asked meanwhile: what
     these make is work for all. The last time nothing more is made, once they are answered and renders are over.
+
+    Args:
+        world: Where.
+        head: What is lost.
+        times: How often.
+        redis: Where the head writes, if so: that is lost with it the last time.
     """
     store = world.store
     async with at_work(world) as (session, job), asked(world, session, commands="all") as asking:
@@ -271,11 +285,23 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
             job = await world.render()
         sleeper = await world.asleep()
         units = len(await store.chunks(job))
+        row = await store.get_session(session)
+        name = session_name(session, row.activation)
+        known = (await asyncio.to_thread(_actors))[name]
+
+        async def asked_enough() -> bool:
+            return asking.commands_away >= _ASKED_AWAY
+
         with asking.away(all_kinds=False):
             await asyncio.to_thread(head.crash)
             began = time.monotonic()
-            said = {name: await asyncio.create_task(world.submit(name, new_id("cmd"))) for name in (session, sleeper)}
+            if redis is not None:
+                await asyncio.to_thread(redis.crash)
+            said = {each: await asyncio.create_task(world.submit(each, new_id("cmd"))) for each in (session, sleeper)}
             await asyncio.sleep(max(0.0, began + AWAY_S - time.monotonic()))
+            await comes_true(asked_enough, "so many commands are answered with the head away")
+            if redis is not None:
+                await asyncio.to_thread(redis.start)
             await asyncio.to_thread(head.recover)
 
         async def awake() -> bool:
@@ -284,21 +310,37 @@ async def lose_head(world: World, head: CutMachine, times: int) -> dict[str, Any
         async def render_goes_on() -> bool:
             return await world.has_more(job, units)
 
+        async def knows() -> bool:
+            return (await asyncio.to_thread(_actors)).get(name) == known
+
         head_s, woken_s, unit_s = await asyncio.gather(
             comes_true(_head_is_there, "the head is back"),
             comes_true(awake, "the session that slept takes what was said"),
             comes_true(render_goes_on, "the render has one unit more"),
         )
+        await comes_true(knows, "the head knows the session's actor, which is the one that it was")
         done = await world.over(job)
+        after = await store.get_session(session)
     return {
+        "redis_keys": 0 if redis is None else await asyncio.to_thread(redis.keys),
+        "session_epochs": [row.epoch, after.epoch],
         **asking.seen,
         **await world.account(),
         "awake_waited": said[session],
         "asleep_waited": said[sleeper],
         "woken_s": woken_s - head_s,
         "render_unit_s": unit_s,
-        "events": {name: [event.seq for event in await store.events(name)] for name in (session, sleeper)},
+        "events": {name: await numbers(store, name) for name in (session, sleeper)},
         "render": done,
+    }
+
+
+def _actors() -> dict[str, str]:
+    """Return Ray's ids of the actors of sessions and coordinators that the head takes for alive, by their names."""
+    return {
+        row["Name"]: row["ActorID"]
+        for row in cast("Any", state).actor_table(None, None, "ALIVE").values()
+        if row["Name"].startswith((SESSION_PREFIX, RENDERS_PREFIX))
     }
 
 
@@ -358,7 +400,7 @@ async def lose_for_a_while(
         **await world.account(),
         "session_s": back[0],
         "render_unit_s": back[1],
-        "events": [event.seq for event in await store.events(session)],
+        "events": await numbers(store, session),
         "render": done,
     }
 
@@ -417,7 +459,12 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
         more: ``agents`` where some are to be at work.
     """
     network()
-    with postgres.serve(HERE, NETWORK) as server, seaweed.serve() as bucket, serve_model() as model:
+    redis: Redis | None = None
+    with ExitStack() as stack:
+        server = stack.enter_context(postgres.serve(HERE, NETWORK))
+        bucket, model = stack.enter_context(seaweed.serve()), stack.enter_context(serve_model())
+        if loss == "head-redis":
+            redis = stack.enter_context(redis_server.serve(HERE))
         door = Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port))
         for each in (door, model_door(model)):
             await each.open()
@@ -431,10 +478,13 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
             "KODA_SIGNING_KEY": KEY,
             "KODA_JANITOR_S": "0.5",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+            **(WORN[loss].env if loss in WORN else {}),
             "RAY_worker_niceness": "0",  # as ready to work as whatever else this machine does, which is none of it
         }
         env = dict(os.environ)
-        head = CutMachine.head(env)
+        head = CutMachine.head(
+            env, keeps="disk" if redis is None else "redis", dashboard=loss in WORN and WORN[loss].dashboard
+        )
         first = WORN[loss].first(env) if loss in WORN else CutMachine.worker(1, env, offers=_OFFERS.get(loss))
         own = [f"--address={HEAD}:{PORT}", "--num-cpus=0", f"--node-ip-address={HERE}"]
         start([*RAY_START, *own], env, "here")
@@ -470,8 +520,8 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
                     seen = await lose_one(world, first, lambda: CutMachine.worker(2, env), comes_back=False)
                 case "spot":
                     seen = await move_one(world, first, lambda: CutMachine.worker(2, env))
-                case "head":
-                    seen = await lose_head(world, head, int(times))
+                case "head" | "head-redis":
+                    seen = await lose_head(world, head, int(times), redis)
                 case "database" | "bucket":
                     kept = server if loss == "database" else bucket
                     crash, start_again = (functools.partial(asyncio.to_thread, do) for do in (kept.crash, kept.start))

@@ -12,14 +12,14 @@ import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import ray
 
 from koda_ray.config import REPO_ROOT
 from koda_ray.resources import CHROMIUM_RESOURCE, SESSION_RESOURCE
-from tests import seaweed
+from tests import redis_server, seaweed
 from tests.seaweed import SeaweedFS
 
 HERE, HEAD, PORT = "10.88.0.1", "10.88.0.10", 6399
@@ -78,18 +78,43 @@ class CutMachine:
         self.process = self._inside([*command, f"--node-ip-address={self.address}"], name)
 
     @classmethod
-    def head(cls, env: dict[str, str]) -> CutMachine:
-        """Start the head, which writes down what it knows."""
-        keeps = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": "/run/gcs"}
-        options = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", "--temp-dir=/tmp/r"]
+    def head(
+        cls,
+        env: dict[str, str],
+        *,
+        number: int = 0,
+        keeps: Literal["disk", "redis"] = "disk",
+        dashboard: bool = False,
+    ) -> CutMachine:
+        """Start a head, which writes down what it knows.
+
+        Args:
+            env: What it is started with.
+            number: Which machine it is; a second cluster's is another.
+            keeps: Where it writes that: to its disk, as in `compose.yaml`, or to Redis, as KubeRay has it do in
+                `kubernetes.yaml`.
+            dashboard: Whether it takes what Serve is to run, on its own machine.
+        """
+        options = ["--head", f"--port={PORT}", "--num-cpus=0", f"--temp-dir=/tmp/r{number or ''}"]
+        options += ["--dashboard-host=127.0.0.1"] if dashboard else ["--include-dashboard=false"]
+        written = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": f"/run/gcs{number}"}
+        if keeps == "redis":
+            options.append(f"--redis-password={redis_server.PASSWORD}")
+            written = {"RAY_REDIS_ADDRESS": f"{HERE}:{redis_server.PORT}", "RAY_external_storage_namespace": "koda"}
         # it would take the nodes that it sees among the processes for its own and not start again, and their files for
         # what nobody uses
         alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *_ON_A_DISK, "50%"]
-        return cls(0, {**env, **keeps}, [*alone, *RAY_START, *options])
+        return cls(number, {**env, **written}, [*alone, *RAY_START, *options])
 
     @classmethod
     def worker(
-        cls, number: int, env: dict[str, str], *, offers: dict[str, float] | None = None, disk_mb: int | None = None
+        cls,
+        number: int,
+        env: dict[str, str],
+        *,
+        offers: dict[str, float] | None = None,
+        disk_mb: int | None = None,
+        head: str = HEAD,
     ) -> CutMachine:
         """Start a node that sessions and renders are put on.
 
@@ -98,15 +123,21 @@ class CutMachine:
             env: What it is started with.
             offers: Its resources, where it has not what others have.
             disk_mb: How large its disk is, that of all its temporary files; else it has the test's.
+            head: The address of its head.
         """
         resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
-        options = [f"--address={HEAD}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
+        options = [f"--address={head}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
         files = _SANDBOXES_APART if disk_mb is None else [*_ON_A_DISK, f"{disk_mb}m"]
         own = ["unshare", "--mount", "--uts", *files, *_NAMED, str(number)]
         return cls(number, env, [*own, *RAY_START, *options])
 
     def _inside(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
-        return start(["ip", "netns", "exec", self._name, *command], self._env, name)
+        return start([*self.inside, *command], self._env, name)
+
+    @property
+    def inside(self) -> list[str]:
+        """What has a command run in its network, when it stands before the command."""
+        return ["ip", "netns", "exec", self._name]
 
     def await_notice(self) -> None:
         """Have a cloud's metadata in this machine's network, and wait there for its notice."""

@@ -28,6 +28,7 @@ from koda_ray.config import REPO_ROOT
 from koda_ray.state.schema import SCHEMA_VERSION
 from tests.cluster.asking import KEY, asked
 from tests.cluster.machines import HEAD, HERE, PORT, CutMachine, Door
+from tests.cluster.told import numbers
 from tests.cluster.work import LARGE, World, at_work, comes_true
 
 NEWER = "999.0"
@@ -48,11 +49,11 @@ import ray, uvicorn
 from koda_ray.config import Settings
 from koda_ray.serve.app import application
 
-address, own, port = sys.argv[1:]
+address, own, host, port = sys.argv[1:]
 ray.init(address=address, namespace="koda", log_to_driver=False, logging_level="ERROR", _node_ip_address=own)
 app = application(Settings(), None)
 server = uvicorn.Server(
-    uvicorn.Config(app, host="127.0.0.1", port=int(port), log_level="warning", timeout_graceful_shutdown=60)
+    uvicorn.Config(app, host=host, port=int(port), log_level="warning", timeout_graceful_shutdown=60)
 )
 end = server.handle_exit
 
@@ -82,13 +83,23 @@ def newer() -> Path:
 
 
 class VersionServer:
-    """A server of one version, in a process of its own."""
+    """A server of one version, in a process of its own.
 
-    def __init__(self, env: dict[str, str], port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    Args:
+        env: What it is started with.
+        port: Where it listens.
+        head: The address of the head of its cluster.
+        machine: The machine of that cluster that it is on; the one that this process is on when None.
+    """
+
+    def __init__(self, env: dict[str, str], port: int, *, head: str = HEAD, machine: CutMachine | None = None) -> None:
+        inside, own, host = [], HERE, "127.0.0.1"
+        if machine is not None:
+            inside, own, host = machine.inside, machine.address, machine.address
+        self.url = f"http://{host}:{port}"
         with Path(f"/tmp/server{port}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _SERVER, f"{HEAD}:{PORT}", HERE, str(port)],
+                [*inside, sys.executable, "-P", "-c", _SERVER, f"{head}:{PORT}", own, host, str(port)],
                 env=env, cwd="/tmp", stdout=log, stderr=log,
             )  # fmt: skip
 
@@ -104,6 +115,11 @@ class VersionServer:
 
         await comes_true(answers, f"a server answers at {self.url}")
         return told[0]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
 
     async def stop(self) -> int:
         """Have it end in good order; return its exit status."""
@@ -146,7 +162,7 @@ async def upgrade(world: World, first: CutMachine, env: dict[str, str]) -> dict[
         moved_s = await comes_true(moved, "the session leaves, and the render goes on elsewhere")
         await world.say(session)
         done = await world.over(job)
-        last = (await store.events(session, limit=10_000))[-1].seq
+        last = (await numbers(store, session))[-1]
 
         async def heard() -> bool:
             return bool(followed) and followed[-1] >= last

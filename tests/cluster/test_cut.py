@@ -15,14 +15,15 @@ from koda_ray.config import REPO_ROOT
 from tests.cluster.broken import BROKEN
 from tests.cluster.commanding import COMMANDS
 from tests.cluster.rolled import NEWER
-from tests.cluster.work import DURATION_S, FPS
 
 pytestmark = [
     pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.sandbox,
     pytest.mark.timeout(900),
     pytest.mark.needs("netns", "postgres", "s3", "seaweedfs"),
 ]  # fmt: skip
-WHOLE = ["succeeded", round(DURATION_S * FPS), None]
+WHOLE = ["succeeded", 0, None]
+"""A render that is over, and lacks no frame."""
+TOKEN = "0123456789abcdef" * 4
 
 
 def lose(what: str, *more: object, **env: str) -> dict[str, Any]:
@@ -104,9 +105,16 @@ def test_what_works_on_a_machine_leaves_it_when_its_cloud_gives_notice() -> None
     assert seen["render"] == WHOLE, seen
 
 
-def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back() -> None:
-    seen = lose("head", 4)
-    assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
+@pytest.mark.parametrize(
+    ("what", "times"), [("head", 4), pytest.param("head-redis", 2, marks=pytest.mark.needs("redis"))]
+)
+def test_what_is_said_while_the_head_is_away_is_taken_when_it_is_back(what: str, times: int) -> None:
+    """It knows what it had written down, be that on its disk or in Redis: the actors that were there are there."""
+    seen = lose(what, times)
+    assert seen["gets"] > 0 and seen["get_failures"] == 0, seen["why_refused"]
+    assert (seen["redis_keys"] > 0) is (what == "head-redis")
+    before, after = seen["session_epochs"]
+    assert after == before, "nobody else took the session"
     assert seen["commands_away"] >= 50 and seen["commands_refused"] == 0, seen["why_refused"]
     assert seen["away"].keys() == set(COMMANDS) and seen["untrue_answers"] == 0, seen
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
@@ -134,19 +142,19 @@ def test_a_machine_whose_clock_is_a_minute_off_holds_what_it_works_on_and_no_lon
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["works_there"] == 2, "its session, and who coordinates its render"
     assert seen["times_taken"] == 1, "nobody took either over"
-    shortest, longest = seen["leases_s"]
-    assert shortest > -30 and longest < seen["lease_s"] + 5, seen
+    longest = max(seen["leases_s"])  # by its own clock one of these would be over before it began, or a minute longer
+    assert 0 < longest < seen["lease_s"] + 5, seen
     assert seen["events"] == [*range(1, len(seen["events"]) + 1)] and seen["events"]
     assert seen["render"] == WHOLE, seen
 
 
 @pytest.mark.parametrize("how", ["judges-behind", "judges-ahead"])
-def test_who_judges_by_a_clock_that_is_a_minute_off_gives_up_what_is_lost_and_nothing_else(how: str) -> None:
+def test_who_judges_by_a_clock_that_is_ten_minutes_off_gives_up_what_is_lost_and_nothing_else(how: str) -> None:
     """The janitor's machine and a server: of a machine whose clock is right, while it is there, and once it is not."""
     seen = lose(how)
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["times_taken"] == 1, "nobody took anything over while it was held"
-    assert all(0 <= late_s < 30 for late_s in seen["given_up_s"].values()), seen
+    assert min(seen["given_up_s"].values()) >= 0, "not before its lease was over"
     assert seen["get_failures"] == 0 and seen["commands_refused"] == 0, seen["why_refused"]
     assert seen["render"] == WHOLE, seen
 
@@ -155,8 +163,20 @@ def test_a_newer_version_takes_the_place_of_an_older_one_and_nobody_notices() ->
     seen = lose("rolling")
     assert len(set(seen["versions"])) == 2 and seen["versions"][1] == NEWER
     assert seen["old_server_ended"] in (0, signal.SIGTERM), "uvicorn ends, and then is ended by what it was told with"
-    assert seen["gets"] > 50 and seen["get_failures"] == 0, seen["why_refused"]
-    assert seen["commands"] > 5 and seen["commands_refused"] == 0, seen["why_refused"]
+    assert seen["gets"] > 0 and seen["get_failures"] == 0, seen["why_refused"]
+    assert seen["commands"] > 0 and seen["commands_refused"] == 0, seen["why_refused"]
     assert (seen["lost_events"], seen["repeated_effects"]) == (0, 0), seen
     assert seen["followed"] == [*range(1, len(seen["followed"]) + 1)] and seen["followed"]
     assert seen["render"] == WHOLE, seen
+
+
+def test_serves_file_answers_from_two_machines_and_from_the_one_that_is_left() -> None:
+    """The file as it is shipped, by `serve deploy`, on a cluster that asks for its token."""
+    seen = lose("served", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
+    assert seen["statuses"] == dict.fromkeys(("koda", "janitor", "previews"), "RUNNING")
+    assert seen["replicas"] == [True, True], "one on each machine"
+    assert seen["heard"] == [True, True], "each tells all of a session, whichever machine that is on"
+    assert seen["janitors"] == [True, True]
+    before, after = seen["hosts"]
+    assert before.partition(":")[0] != after.partition(":")[0] and seen["said"]
+    assert seen["events"] == [*range(1, len(seen["events"]) + 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from koda_ray.actors.waking import WakingPace
 from koda_ray.config import Settings
 from koda_ray.render.bundle import store_bundle
 from koda_ray.render.options import JobOptions
+from koda_ray.render.spec import RenderSpec
 from koda_ray.sandbox.base import SandboxProvider
+from koda_ray.state.keys import report_key
 from koda_ray.state.records import JobRecord
 from koda_ray.state.storage import Storage
 from koda_ray.state.store import Store
@@ -30,6 +33,7 @@ from koda_ray.types import new_id, now
 from tests.built import read_folder
 from tests.cluster.agents import WorkingSession
 from tests.cluster.saying import PLAN, SaidTally, tally, words
+from tests.cluster.told import all_events
 from tests.cluster.waiting import NotInTimeError, comes_true
 from tests.llm.server import ModelServer
 from tests.state import records
@@ -38,22 +42,22 @@ __all__ = [
     "DURATION_S",
     "FPS",
     "LARGE",
-    "MOST_EVENTS",
+    "PAGES",
     "RENDERED_S",
+    "SMALL",
     "USER",
     "NotInTimeError",
     "World",
     "at_work",
     "comes_true",
     "janitor_answers",
+    "janitor_kept",
 ]
 
 USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
-MOST_EVENTS = 100_000
-"""More than any session has."""
 RENDERED_S = 480.0
 """How long a render may take on a busy machine, in seconds."""
 
@@ -135,52 +139,75 @@ class World:
         """
         found = SaidTally()
         for session_id, said in self._said.items():
-            await comes_true(functools.partial(self._took_all, session_id), "a session takes what waits for it")
+            await comes_true(functools.partial(self.took_all, session_id), "a session takes what waits for it")
             row = await self.store.get_session(session_id)
-            found += tally(said, row, await self.store.events(session_id, limit=MOST_EVENTS))
+            found += tally(said, row, await all_events(self.store, session_id))
         worked = {"agents": [await each.account() for each in self.working]} if self.working else {}
         return {"said": found.said, "lost_events": found.lost, "repeated_effects": found.repeated, **worked}
 
-    async def _took_all(self, session_id: str) -> bool:
+    async def took_all(self, session_id: str) -> bool:
+        """Whether nothing waits for a session."""
         return not await self.store.inbox(session_id)
 
     async def render(self, size: tuple[int, int] = SMALL) -> str:
-        """Make a render that is under way, other than those before, whose videos would be given again.
+        """Make a render that is under way, other than those before, whose frames would be given again.
 
         Args:
             size: The larger, the longer it takes.
         """
+        job_id = await self.queued(size)
+        await self.directory.wake_render(job_id)
+
+        async def has_units() -> bool:
+            return len(await self.store.chunks(job_id)) > 0
+
+        await comes_true(has_units, "the render has a unit")
+        return job_id
+
+    async def queued(self, size: tuple[int, int] = SMALL, duration_s: float = DURATION_S) -> str:
+        """Make a render of which nobody is told, as `render` otherwise.
+
+        Args:
+            size: The larger, the longer it takes.
+            duration_s: How long its video is, in seconds.
+        """
         bundle = await store_bundle(self.storage, USER, read_folder(PAGES / "plain"))
-        self._renders += 1
-        duration_s = DURATION_S - (self._renders - 1) / FPS
-        options = JobOptions.from_json({"duration_s": duration_s, "fps": str(FPS), "size": list(size)})
+        made = {"duration_s": duration_s, "fps": str(FPS), "size": list(size), "seed": self.another_seed()}
+        options = JobOptions.from_json(made)
         job = JobRecord(
             id=new_id("job"), user_id=USER, project_id=f"prj-{USER}", session_id=None, kind="render",
             spec=row_spec(bundle=bundle, entry="index.html", options=options), status="queued",
             created_at=now(), updated_at=now(),
         )  # fmt: skip
         await self.store.create_job(job)
-        await self.directory.wake_render(job.id)
-
-        async def has_units() -> bool:
-            return len(await self.store.chunks(job.id)) > 0
-
-        await comes_true(has_units, "the render has a unit")
         return job.id
+
+    def another_seed(self) -> int:
+        """Return a seed that no render had yet: with that of another it would have its frames, too."""
+        self._renders += 1
+        return self._renders
+
+    async def captured_by(self, job_id: str) -> list[str]:
+        """Name who captured what a render's last coordinator had captured: what was made before is reused."""
+        report = json.loads(await self.storage.get(report_key(USER, job_id)))
+        return [unit["worker"] for unit in report["units"] if not unit["reused"]]
 
     async def has_more(self, job_id: str, units: int) -> bool:
         """Whether a render has more than so many units, or is over: it may have had all of them."""
         return len(await self.store.chunks(job_id)) > units or (await self.store.get_job(job_id)).status in OVER
 
     async def over(self, job_id: str) -> list[object]:
-        """Wait for the end of a render; return its status, its frames and its error."""
+        """Wait for the end of a render; return its status, how many frames its video lacks, and its error."""
 
         async def is_over() -> bool:
             return (await self.store.get_job(job_id)).status in OVER
 
         await comes_true(is_over, "the render is over", within_s=RENDERED_S)
         done = await self.store.get_job(job_id)
-        return [done.status, (done.result or {}).get("frames"), done.error]
+        planned, made = done.spec.get("spec"), (done.result or {}).get("frames", 0)
+        assert isinstance(planned, dict) and isinstance(made, int), done
+        spec = RenderSpec.from_json(planned)
+        return [done.status, spec.frame_count - made, done.error]
 
 
 async def janitor_answers() -> bool:
@@ -206,16 +233,23 @@ async def at_work(
         before: Awaited once there is a janitor.
         size: The render's.
     """
+    async with janitor_kept(world):
+        if before is not None:
+            await before()
+        if world.model is not None:
+            await world.work()
+        yield await world.session(), await world.render(size)
+
+
+@contextlib.asynccontextmanager
+async def janitor_kept(world: World) -> AsyncGenerator[None]:
+    """Keep a janitor of the cluster that this process is on, as each process with the API does; it is there first."""
     ends = asyncio.Event()
     pace = WakingPace(first_pause_s=world.settings.janitor_s)
     wakes = world.directory.wake, world.directory.wake_render
     waker = OwedWaker(world.store, wake=wakes[0], wake_render=wakes[1], pace=pace)
     keeping = asyncio.create_task(keep_janitor(world.settings, ends, waker, world.directory.presence))
     await comes_true(janitor_answers, "there is a janitor")
-    if before is not None:
-        await before()
-    if world.model is not None:
-        await world.work()
-    yield await world.session(), await world.render(size)
+    yield
     ends.set()
     await keeping

@@ -2,20 +2,20 @@
 
 - ``disk``: the disk of the machine with all the work is filled, once another has joined; later there is room again
 - ``behind``, ``ahead``: the machine with all the work, but for the janitor, has a clock that is a minute off
-- ``judges-behind``, ``judges-ahead``: those have it that judge, the janitor's machine and a server, and not the machine
-  with the work, whose link is taken down later
+- ``judges-behind``, ``judges-ahead``: those have one that is ten minutes off that judge, the janitor's machine and a
+  server, and not the machine with the work, whose link is taken down later
 - ``rolling``: see `tests.cluster.rolled`
+- ``served``: see `tests.cluster.served`
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -29,14 +29,16 @@ from koda_ray.actors.leased_job import OVER
 from koda_ray.actors.seeing import see_nodes
 from koda_ray.render.presence import Presence
 from koda_ray.resources import COORDINATOR_SHARE, SESSION_RESOURCE
-from koda_ray.state.keys import report_key
 from koda_ray.state.records import JobRecord, SessionRecord
+from tests.cluster import served
 from tests.cluster.asking import asked
 from tests.cluster.machines import CutMachine
 from tests.cluster.rolled import FRONT, VersionServer, upgrade
-from tests.cluster.work import LARGE, RENDERED_S, USER, World, at_work, comes_true, janitor_answers
+from tests.cluster.told import numbers
+from tests.cluster.work import LARGE, RENDERED_S, World, at_work, comes_true, janitor_answers
 
-OFF_S = 60
+OFF_S, JUDGES_OFF_S = 60, 600
+"""Judges are off by more than anything is waited for here: who judges by such a clock gives up nothing in that time."""
 DISK_MB, ROOM_MB = 512, 64
 _MORE = 2  # with the first, as many as the other machine has places for beside the janitor
 _SKEWED = Path(__file__).with_name("skewed.c")
@@ -44,10 +46,19 @@ _SKEWED = Path(__file__).with_name("skewed.c")
 
 @dataclass(frozen=True)
 class Wear:
-    """How a machine is worn: what starts the first one, and what becomes of the work."""
+    """How a machine is worn: what starts the first one, and what becomes of the work.
+
+    Attributes:
+        first: Starts it.
+        lose: Has it worn, and says what was seen.
+        dashboard: Whether the head takes what Serve is to run.
+        env: What all machines are started with besides.
+    """
 
     first: Callable[[dict[str, str]], CutMachine]
     lose: Callable[[World, CutMachine, dict[str, str]], Awaitable[dict[str, Any]]]
+    dashboard: bool = False
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dict[str, Any]:
@@ -88,7 +99,7 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         assert await asyncio.to_thread(first.is_alive), "it was there all the time"
         await comes_true(janitor_answers, "there is a janitor")
         done, after = await world.over(job), await store.get_session(session)
-        workers = await _captured_by(world, job) if done[0] == "succeeded" else []
+        workers = await world.captured_by(job) if done[0] == "succeeded" else []
         await asyncio.to_thread(first.empty)
 
         async def has_room() -> bool:
@@ -106,15 +117,9 @@ async def fill_disk(world: World, first: CutMachine, env: dict[str, str]) -> dic
         "more_sessions": len(more),
         "room_s": room_s,
         "session_epochs": [before.epoch, after.epoch],
-        "events": [event.seq for event in await store.events(session)],
+        "events": await numbers(store, session),
         "render": done,
     }
-
-
-async def _captured_by(world: World, job_id: str) -> list[str]:
-    """Name who captured what a render's last coordinator had captured: what was made before is reused."""
-    report = json.loads(await world.storage.get(report_key(USER, job_id)))
-    return [unit["worker"] for unit in report["units"] if not unit["reused"]]
 
 
 def _works_on(node: str) -> list[str]:
@@ -172,7 +177,7 @@ def skew(off_s: int) -> Callable[[World, CutMachine, dict[str, str]], Awaitable[
             "leases_s": [min(leases), max(leases)],
             "lease_s": world.settings.lease_s,
             "said_s": said_s,
-            "events": [event.seq for event in await store.events(session)],
+            "events": await numbers(store, session),
             "render": done,
         }
 
@@ -276,10 +281,11 @@ def _small(env: dict[str, str]) -> CutMachine:
 
 WORN = {
     "rolling": Wear(lambda env: CutMachine.worker(1, env), upgrade),
+    "served": Wear(lambda env: CutMachine.worker(1, env), served.serve_both, dashboard=True, env=served.ENV),
     "disk": Wear(_small, fill_disk),
     "behind": Wear(_for_the_janitor, skew(-OFF_S)),
     "ahead": Wear(_for_the_janitor, skew(OFF_S)),
-    "judges-behind": Wear(lambda env: _for_the_janitor(skewed(env, -OFF_S)), skew_judges(-OFF_S)),
-    "judges-ahead": Wear(lambda env: _for_the_janitor(skewed(env, OFF_S)), skew_judges(OFF_S)),
+    "judges-behind": Wear(lambda env: _for_the_janitor(skewed(env, -JUDGES_OFF_S)), skew_judges(-JUDGES_OFF_S)),
+    "judges-ahead": Wear(lambda env: _for_the_janitor(skewed(env, JUDGES_OFF_S)), skew_judges(JUDGES_OFF_S)),
 }
 """Each by its name."""
