@@ -133,10 +133,13 @@ def losing_nodes() -> frozenset[str]:
 async def has_room(node: str) -> bool:
     """Ask a node, by Ray's id, where a process was lost, whether it has room, and tell the cluster where it has not.
 
-    It has none where the process that is to say so is lost as well. Where nobody answers, it may have.
+    It has none where the process that is to say so is lost as well. Where nobody answers, it may have. What is known of
+    it is not asked again.
     """
     there = _there(node_id=node, soft=False)
     try:
+        if (await asyncio.to_thread(unfit_nodes)).get(node) == "full":
+            return False
         asked = await asyncio.to_thread(_room.options(scheduling_strategy=there).remote)
         async with asyncio.timeout(_ROOM_S):
             free = await cast("Awaitable[int]", asked)
