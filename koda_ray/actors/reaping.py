@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from koda_ray.actors.nodes import ClusterNode
@@ -17,7 +17,7 @@ from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, StorageError, Unavailable
 from koda_ray.logs import name_process
-from koda_ray.render.fitness import free_bytes, note_outdated, note_space
+from koda_ray.render.fitness import free_bytes, has_room, note_outdated, note_space
 
 __all__ = ["VISIT_S", "look_at_disk", "rounds"]
 
@@ -42,6 +42,8 @@ def rounds(public: Mapping[str, object]) -> Rounds:
                 raise error.cause from None
             raise
         except (RayError, RuntimeError, OSError, TimeoutError) as error:  # the node went, or the head is away
+            if isinstance(error, WorkerCrashedError):  # or nothing starts there, on a full disk
+                await has_room(node_id)
             why = type(error).__name__
             raise Unavailable(f"its round is lost ({why}): it is due again with the next clearing") from error
 

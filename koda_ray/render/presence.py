@@ -23,7 +23,7 @@ from ray.core.generated import gcs_pb2
 from ray.exceptions import RayError
 
 from koda_ray.logs import get_logger
-from koda_ray.render.fitness import unfit_nodes
+from koda_ray.render.fitness import Unfit, has_room, losing_nodes, unfit_nodes
 
 __all__ = ["Presence", "without"]
 
@@ -51,14 +51,15 @@ class Presence:
     def __init__(self) -> None:
         self._nodes: Mapping[str, Mapping[str, float]] = {}
         self._absent: frozenset[str] = frozenset()
-        self._unfit: frozenset[str] = frozenset()
+        self._unfit: Mapping[str, Unfit] = {}
         self._differing: dict[str, set[str]] = {}
         self._asking = 0
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
-        self._asked: asyncio.Future[tuple[list[dict[str, Any]], frozenset[str]]] | None = None
+        self._asked: asyncio.Future[tuple[list[dict[str, Any]], Mapping[str, Unfit]]] | None = None
+        self._asking_room: asyncio.Task[None] | None = None
         # of our own: what is asked of a head that is away may hang for a minute
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="koda-presence")
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="koda-presence")
 
     async def absent(self) -> frozenset[str]:
         """Return Ray's ids of nodes that it takes for alive and that cannot be reached; as known with its head away."""
@@ -94,7 +95,7 @@ class Presence:
         """Return the nodes, by Ray's ids, that `elsewhere` puts nothing on, as others offer a resource."""
         absent, there = await self.absent(), self._offering(resource)
         differing = self._differing.get(environment, set())
-        for avoided in (absent | differing | self._unfit, absent | differing, absent):
+        for avoided in (absent | differing | set(self._unfit), absent | differing, absent):
             if there & avoided and there - avoided:
                 return frozenset(there & avoided)
         return frozenset()
@@ -107,15 +108,47 @@ class Presence:
 
     async def count(self, resource: str, environment: str = "") -> int:
         """Return how many nodes can be reached that offer a resource, are fit, and may render with an environment."""
-        avoided = await self.absent() | self._unfit | self._differing.get(environment, set())
+        avoided = await self.absent() | set(self._unfit) | self._differing.get(environment, set())
         return len(self._offering(resource) - avoided)
 
     def _offering(self, resource: str) -> set[str]:
         return {node for node, offered in self._nodes.items() if offered.get(resource, 0) > 0}
 
-    def found_unfit(self, node: str) -> None:
-        """Take note of a node that has just given work up, before the cluster's head tells of it."""
-        self._unfit |= {node}
+    def found_full(self, *nodes: str) -> None:
+        """Take note of nodes that have just given work up, before the cluster's head tells of it."""
+        self._unfit = {**self._unfit, **dict.fromkeys(nodes, "full")}
+
+    async def look_for_full(self) -> None:
+        """Look, for whoever has lost something, which nodes have no room, also where nobody lives to say so."""
+        if self._asking_room is None or self._asking_room.done():
+            # a context of its own: as for `glance`
+            asking = asyncio.get_running_loop().create_task(self._ask_room(), context=contextvars.Context())
+            asking.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+            self._asking_room = asking
+        await asyncio.shield(self._asking_room)
+
+    async def _ask_room(self) -> None:
+        self._looked_at = float("-inf")  # somebody may have said so meanwhile
+        absent = await self.absent()
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                losing = await self._in_thread(losing_nodes)
+        except (RayError, RuntimeError, OSError, TimeoutError) as error:
+            _log.info("the cluster does not say where it lost processes", error=type(error).__name__)
+            return
+        asked = sorted(losing - absent - set(self._unfit))
+        answers = await asyncio.gather(*map(has_room, asked))
+        self.found_full(*(node for node, room in zip(asked, answers, strict=True) if not room))
+
+    def is_full(self, node: str) -> bool:
+        """Whether a node, by Ray's id, is known to have no room."""
+        return self._unfit.get(node) == "full"
+
+    async def is_full_everywhere(self, resource: str) -> bool:
+        """Whether no node that can be reached and offers a resource has room."""
+        absent = await self.absent()
+        there = self._offering(resource) - absent
+        return bool(there) and all(map(self.is_full, there))
 
     def found_differing(self, node: str, environment: str) -> None:
         """Take note of a node that does not render with an environment: what is there does not change."""
@@ -165,7 +198,7 @@ class Presence:
             self._absent, self._unfit = absent, unfit
         self._looked_at = time.monotonic()
 
-    async def _seen(self) -> tuple[list[dict[str, Any]], frozenset[str]]:
+    async def _seen(self) -> tuple[list[dict[str, Any]], Mapping[str, Unfit]]:
         """Ask the head, once at a time."""
         if self._asked is None or self._asked.done():
             self._asked = self._in_thread(_see)
@@ -219,8 +252,8 @@ def _actor(actor_id: str) -> _Actor | None:
     )
 
 
-def _see() -> tuple[list[dict[str, Any]], frozenset[str]]:
-    return _all_nodes(), frozenset(unfit_nodes())
+def _see() -> tuple[list[dict[str, Any]], Mapping[str, Unfit]]:
+    return _all_nodes(), unfit_nodes()
 
 
 # Ray's own types for these are incomplete

@@ -111,18 +111,27 @@ def _run(
 ) -> Iterator[object]:
     """Do a task's work; where others could (``least_bytes``, in bytes), begin only on a disk with so much room."""
 
-    async def with_space(tell: Callable[[object], None]) -> object:
+    def check() -> None:
         if least_bytes is not None and (free := free_bytes()) < least_bytes:
             raise declared_full(None, free=free)
+
+    async def with_space(tell: Callable[[object], None]) -> object:
+        def tell_and_check(value: object) -> None:
+            tell(value)
+            if isinstance(value, UnitResult):  # which is stored; the next one is to be made where there is room
+                check()
+
+        check()
         try:
-            return await work(tell)
+            return await work(tell_and_check)
         except (KodaError, OSError) as error:
             free = free_bytes()
             # a browser says no more than that it ended
             may_be_it = (
                 least_bytes is not None and free < least_bytes and isinstance(error, KodaError) and error.retryable
             )
-            if not is_full(error) and not may_be_it:
+            is_said = isinstance(error, KodaError) and error.code == NODE_FULL
+            if is_said or not (is_full(error) or may_be_it):
                 raise
             raise declared_full(error, free=free) from error
 
@@ -275,7 +284,8 @@ class RayExecutor:
         """Place a function, with options, where somebody is who may do it."""
         avoided = await self._presence.avoided(resource, environment)
         options |= without(avoided)
-        return _Placed(function.options(**options) if options else function, resource, avoided, self._presence)
+        given = function.options(**options) if options else function
+        return _Placed(given, resource, environment, avoided, self._presence)
 
     async def environment(self) -> Environment:
         """What the render nodes render with; asked of one of them, now and then: nodes are replaced.
@@ -304,12 +314,15 @@ class RayExecutor:
 
     async def _ask_environment(self, *, lingers_s: float = 0.0) -> None:
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
+
+        async def do(placed: _Placed) -> Environment:
+            given = placed.begin(self._chromium_path, self._graphics, lingers_s)
+            return await self._result(given, Environment, "reading the environment")
+
         # a sliver of a browser: asked on a node that renders
-        self._environment = await _done(
-            lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}),
-            lambda placed: self._result(
-                placed.begin(self._chromium_path, self._graphics, lingers_s), Environment, "reading the environment"
-            ),
+        self._environment = await self._where_space_is(
+            lambda: _done(lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}), do),
+            resource,
         )
         self._environment_at = time.monotonic()
 
@@ -395,7 +408,7 @@ class RayExecutor:
     def _learn(self, error: KodaError, node: str) -> None:
         """Take note of why a node did not do something."""
         if error.code == NODE_FULL:
-            self._presence.found_unfit(node)
+            self._presence.found_full(node)
         elif error.code == OTHER_ENVIRONMENT:
             self._presence.found_differing(node, str(error.context["wanted"]))
 
@@ -453,8 +466,15 @@ class RayExecutor:
             raise RenderError(f"{what}: {type(cause).__name__}: {cause}", code="INTERNAL") from error
         except RayError as error:
             first = (str(error).strip().splitlines() or [""])[0]
-            raise RenderError(f"{what}: its worker was lost: {first}", code=_LOST, retryable=True) from error
+            raise self._lost(f"{what}: its worker was lost: {first}", worker) from error
         raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
+
+    def _lost(self, why: str, worker: _Worker | None) -> RenderError | _Unbegun:
+        """Return what is raised where a worker was lost: not its own fault where its node is known to have no room."""
+        if worker is None:
+            return _Unbegun(why)
+        code = NODE_FULL if self._presence.is_full(worker.node) else _LOST
+        return RenderError(why, code=code, retryable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +483,7 @@ class _Placed:
 
     function: Any
     resource: str
+    environment: str
     avoided: frozenset[str]
     presence: Presence
 
@@ -474,6 +495,11 @@ class _Placed:
         """Raise `_Misplaced` where a task waits for nodes that are gone; else it may wait without end."""
         if self.avoided and await self.presence.is_left_to(self.avoided, self.resource):
             raise _Misplaced
+
+    async def is_to_be_moved(self) -> bool:
+        """Whether a node is avoided by now that this could be put on: the one, it may be, that it did not begin on."""
+        await self.presence.look_for_full()
+        return bool(await self.presence.avoided(self.resource, self.environment) - self.avoided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +529,10 @@ class _Misplaced(Exception):
     """A task that has not begun waits for nodes that are gone, while others could do it."""
 
 
+class _Unbegun(Exception):
+    """A task was lost before it said anything."""
+
+
 class _Silent(Exception):
     """A task that has begun says nothing any more; ``gone`` says that its node cannot be reached."""
 
@@ -512,12 +542,22 @@ class _Silent(Exception):
 
 
 async def _done(place: Callable[[], Awaitable[_Placed]], do: Callable[[_Placed], Awaitable[T]]) -> T:
-    """Have something done where it is placed, and anew where those that it could be put on went before it began."""
+    """Have something done where it is placed, and anew where those that it could be put on went before it began.
+
+    So it is where its worker was lost before it began, and a node is found that can do no work: each time there is one
+    less that it could be put on.
+    """
     while True:
+        placed = await place()
         try:
-            return await do(await place())
+            return await do(placed)
         except _Misplaced:
             _log.info("what waits for nodes that are gone is put on those that are left")
+        except _Unbegun as error:
+            if not await placed.is_to_be_moved():
+                full = await placed.presence.is_full_everywhere(placed.resource)
+                raise RenderError(str(error), code=NODE_FULL if full else _LOST, retryable=True) from error.__cause__
+            _log.info("what a node could not begin is put on others", why=str(error))
 
 
 async def _read(stream: Any, by: _Placed | _Worker) -> object:

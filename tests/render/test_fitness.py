@@ -12,7 +12,8 @@ import pytest
 from koda_ray.errors import BrowserCrashed, EncodeFailed, KodaError, RenderError
 from koda_ray.render import fitness, tasks
 from koda_ray.render.fitness import free_bytes
-from koda_ray.render.protocol import NODE_FULL
+from koda_ray.render.protocol import NODE_FULL, UnitResult
+from koda_ray.render.spec import Unit
 from tests.disks import small
 
 LOTS = 1 << 60
@@ -78,6 +79,23 @@ def test_a_browser_that_ends_while_the_disk_fills_may_have_ended_for_that(
     monkeypatch.setattr(tasks, "free_bytes", lambda: next(left))
     _, given_up = said(failing(BrowserCrashed("it ended")), wanted=1)
     assert isinstance(given_up, RenderError) and given_up.code == NODE_FULL
+    assert noted == [False]
+
+
+def test_the_next_unit_is_not_made_where_room_has_run_out(noted: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([LOTS, 0, 0])
+    monkeypatch.setattr(tasks, "free_bytes", lambda: next(left))
+    stored = UnitResult(
+        unit=Unit(0, 0, 10), key="key", mode="seek", frame_hashes=("hash",), before_hash=None, sha256="", size_bytes=1,
+        worker="m1:2",
+    )  # fmt: skip
+
+    async def work(tell: Callable[[object], None]) -> object:
+        tell(stored)
+        raise AssertionError("went on")
+
+    first, given_up = said(work, wanted=1)
+    assert first == stored and isinstance(given_up, RenderError) and given_up.code == NODE_FULL
     assert noted == [False]
 
 
