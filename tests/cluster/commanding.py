@@ -41,6 +41,8 @@ class AskedServer:
     longest_get_s: float = 0.0
     untrue: int = 0
     """How many sessions are not as was answered: made and not there, or deleted and there."""
+    spoken_to: str = ""
+    """The session that is spoken to all the time."""
     is_away: bool = False
     all_kinds: bool = False
     """Whether commands of all kinds are asked because something is away."""
@@ -126,7 +128,7 @@ class Commanding:
     async def begin(self, *, each: bool) -> None:
         """Make what is commanded; with ``each``, ask each kind of command once for every absence from now on."""
         # awake, or each of its commands would wait for a head that is away
-        self._spoken_to = await self._world.session()
+        self._spoken_to = self._found.spoken_to = await self._world.session()
         if each:
             self._other = (await records.new_session(self._world.store, USER)).id
             self._bundle = await store_bundle(self._world.storage, USER, read_folder(PAGES / "plain"))
