@@ -99,7 +99,9 @@ async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, 
     begun, cpu, already = executor.begun
     stored, cpu_then = executor.stored
     frames = max(1, spec.frame_count - already)
-    cpu_by_ms = {kind: (taken - cpu.get(kind, 0.0)) * 1000 / frames for kind, taken in cpu_then.items()}
+    cpu_by_ms: dict[ProcessKind, float] = {
+        kind: (taken - cpu.get(kind, 0.0)) * 1000 / frames for kind, taken in cpu_then.items()
+    }
     return OurRun(
         wall_ms=(stored - begun) * 1000 / frames,
         cpu_ms=sum(cpu_by_ms.values()),

@@ -107,7 +107,9 @@ async def _paint(
     counts = await asyncio.gather(*(all_of(page, unit) for page, unit in zip(pages, units, strict=True)))
     wall, then = time.perf_counter() - started, tree_cpu_by_kind()
     await asyncio.gather(*(page.close() for page in pages))
-    taken = {kind: (each - cpu.get(kind, 0.0)) * 1000 / sum(counts) for kind, each in then.items()}
+    taken: dict[ProcessKind, float] = {
+        kind: (each - cpu.get(kind, 0.0)) * 1000 / sum(counts) for kind, each in then.items()
+    }
     return taken, wall * 1000 / max(counts)
 
 
