@@ -21,13 +21,13 @@ from typing import Literal
 
 import psutil
 
-__all__ = ["Kind", "adopt_orphans", "children_cpu_s", "kind_of", "pinned_to", "tree_cpu_by_kind", "tree_cpu_s"]
+__all__ = ["ProcessKind", "adopt_orphans", "children_cpu_s", "kind_of", "pinned_to", "tree_cpu_by_kind", "tree_cpu_s"]
 
-Kind = Literal["python", "ffmpeg", "browser", "gpu", "renderer", "other"]
+ProcessKind = Literal["python", "ffmpeg", "browser", "gpu", "renderer", "other"]
 """Python; FFmpeg; of a browser its first process, with its network service and what starts its processes, the one that
 draws WebGL and composes, and the pages'; and isolation."""
 
-_UNDER: dict[Kind, Kind] = {"python": "ffmpeg", "browser": "renderer"}
+_UNDER: dict[ProcessKind, ProcessKind] = {"python": "ffmpeg", "browser": "renderer"}
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -37,9 +37,9 @@ def tree_cpu_s() -> float:
     return sum(tree_cpu_by_kind().values())
 
 
-def tree_cpu_by_kind() -> dict[Kind, float]:
+def tree_cpu_by_kind() -> dict[ProcessKind, float]:
     """Return seconds of processor time of this process and everything under it so far, by kind of process."""
-    total: dict[Kind, float] = defaultdict(float)
+    total: dict[ProcessKind, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -50,7 +50,7 @@ def tree_cpu_by_kind() -> dict[Kind, float]:
     return dict(total)
 
 
-def kind_of(name: str, line: Sequence[str]) -> Kind:
+def kind_of(name: str, line: Sequence[str]) -> ProcessKind:
     """Return what a process is, by its program's name and its command line."""
     if name.startswith(("python", "ffmpeg")):
         return "python" if name.startswith("python") else "ffmpeg"

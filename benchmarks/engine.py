@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import Kind, tree_cpu_by_kind
+from benchmarks.cpu import ProcessKind, tree_cpu_by_kind
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
@@ -47,7 +47,7 @@ class OurRun:
     to_file_ms: float
     total_s: float
     video: Path
-    cpu_by_ms: dict[Kind, float] = field(default_factory=dict[Kind, float])
+    cpu_by_ms: dict[ProcessKind, float] = field(default_factory=dict[ProcessKind, float])
 
 
 class WatchedLocal(LocalExecutor):
@@ -62,8 +62,8 @@ class WatchedLocal(LocalExecutor):
         self._awaited = tasks
         self._seen: dict[int, int] = {}
         self._tasks: set[int] = set()
-        self.begun: tuple[float, dict[Kind, float], int] | None = None
-        self.stored: tuple[float, dict[Kind, float]] | None = None
+        self.begun: tuple[float, dict[ProcessKind, float], int] | None = None
+        self.stored: tuple[float, dict[ProcessKind, float]] | None = None
 
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture as ever, and look at the clocks on the way."""
@@ -99,7 +99,9 @@ async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, 
     begun, cpu, already = executor.begun
     stored, cpu_then = executor.stored
     frames = max(1, spec.frame_count - already)
-    cpu_by_ms = {kind: (taken - cpu.get(kind, 0.0)) * 1000 / frames for kind, taken in cpu_then.items()}
+    cpu_by_ms: dict[ProcessKind, float] = {
+        kind: (taken - cpu.get(kind, 0.0)) * 1000 / frames for kind, taken in cpu_then.items()
+    }
     return OurRun(
         wall_ms=(stored - begun) * 1000 / frames,
         cpu_ms=sum(cpu_by_ms.values()),

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import Kind, children_cpu_s, tree_cpu_by_kind
+from benchmarks.cpu import ProcessKind, children_cpu_s, tree_cpu_by_kind
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.capture import image_of
@@ -41,10 +41,10 @@ class Floor:
     paint_wall_ms: float
     x264_ms: float
     pictures: dict[int, Path]
-    paint_by_ms: dict[Kind, float] = field(default_factory=dict[Kind, float])
+    paint_by_ms: dict[ProcessKind, float] = field(default_factory=dict[ProcessKind, float])
 
     @property
-    def cpu_by_ms(self) -> dict[Kind, float]:
+    def cpu_by_ms(self) -> dict[ProcessKind, float]:
         """The floor by kind of process: what paints, and FFmpeg."""
         return {**self.paint_by_ms, "ffmpeg": self.paint_by_ms.get("ffmpeg", 0.0) + self.x264_ms}
 
@@ -91,7 +91,7 @@ async def _frame(page: LoadedPage, frame: int, spec: RenderSpec) -> None:
 
 async def _paint(
     browsers: list[Browser], bundle: Bundle, spec: RenderSpec, units: tuple[Unit, ...], stride: int
-) -> tuple[dict[Kind, float], float]:
+) -> tuple[dict[ProcessKind, float], float]:
     pages = await asyncio.gather(*(_page(browser, bundle, spec) for browser in browsers))
     for page, unit in zip(pages, units, strict=True):
         for frame in range(unit.start, unit.start + _WARM_FRAMES):
@@ -107,7 +107,9 @@ async def _paint(
     counts = await asyncio.gather(*(all_of(page, unit) for page, unit in zip(pages, units, strict=True)))
     wall, then = time.perf_counter() - started, tree_cpu_by_kind()
     await asyncio.gather(*(page.close() for page in pages))
-    taken = {kind: (each - cpu.get(kind, 0.0)) * 1000 / sum(counts) for kind, each in then.items()}
+    taken: dict[ProcessKind, float] = {
+        kind: (each - cpu.get(kind, 0.0)) * 1000 / sum(counts) for kind, each in then.items()
+    }
     return taken, wall * 1000 / max(counts)
 
 

@@ -8,7 +8,7 @@ themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 
 - ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's;
   ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little,
-  and ``cpu_over_floor_by_ms`` which processes take them (`benchmarks.cpu.Kind`), of the run in the middle
+  and ``cpu_over_floor_by_ms`` which processes take them (`benchmarks.cpu.ProcessKind`), of the run in the middle
 - ``wall_over_half_floor``: wall a frame on two processors, until all units are stored, over half of the floor's CPU
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
@@ -40,7 +40,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.chart import Group, draw
-from benchmarks.cpu import Kind, adopt_orphans
+from benchmarks.cpu import ProcessKind, adopt_orphans
 from benchmarks.engine import OurRun, WatchedLocal, render_cold, render_warm
 from benchmarks.floor import Floor, measure_floor
 from benchmarks.peers import PEERS, PeerJob, PeerRenderer, PeerRun
@@ -114,7 +114,7 @@ class SceneRuns:
         return _median([run.cpu_ms for run in self.ours]) - self.floor.cpu_ms
 
     @property
-    def cpu_over_floor_by_ms(self) -> dict[Kind, float]:
+    def cpu_over_floor_by_ms(self) -> dict[ProcessKind, float]:
         """Processor time a frame beyond the floor's, in milliseconds, by kind of process: of the median run."""
         middle = sorted(self.ours, key=lambda run: run.cpu_ms)[(len(self.ours) - 1) // 2]
         floor = self.floor.cpu_by_ms

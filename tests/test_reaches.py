@@ -44,6 +44,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
     "a machine that is another one, or lacks something which this one has": (
         "render/test_memory.py _CGROUP",
         "render/test_memory.py _kernel_lists_children",
+        "render/test_rasterizers.py _LIBRARY_FOLDERS",
         "sandbox/test_beneath.py _SYS_OPENAT2",
         "sandbox/test_deployments.py _MACHINE",
         "sandbox/test_node.py _candidates",

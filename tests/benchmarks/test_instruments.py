@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.chart import Group, draw
 from benchmarks.contention import slower_together
-from benchmarks.cpu import Kind, children_cpu_s, kind_of, pinned_to, tree_cpu_by_kind, tree_cpu_s
+from benchmarks.cpu import ProcessKind, children_cpu_s, kind_of, pinned_to, tree_cpu_by_kind, tree_cpu_s
 from benchmarks.ssim import ssim
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
@@ -62,7 +62,7 @@ def test_processor_time_counts_a_child_that_lives() -> None:
         ("other", "fc-list"),
     ],
 )
-def test_a_process_is_known_by_its_name_and_its_command_line(kind: Kind, line: str) -> None:
+def test_a_process_is_known_by_its_name_and_its_command_line(kind: ProcessKind, line: str) -> None:
     assert kind_of(line.partition(" ")[0], line.split()) == kind
 
 

@@ -138,13 +138,12 @@ async def test_what_changes_in_the_middle_leaves_what_comes_before_and_after(
 ) -> None:
     """One task has all runs; a look from each end finds the one that differs."""
     looked: list[int] = []
-    look = capture._Capture._look  # pyright: ignore[reportPrivateUsage]
 
-    async def noted(self: Any, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
-        looked.append(run[0].index)
-        return await look(self, run, before)
+    def noted(run: Sequence[UnitResult]) -> bool:
+        looked.extend(unit.unit.index for unit in run[:1])
+        return bool(run)
 
-    monkeypatch.setattr(capture._Capture, "_look", noted)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(capture, "is_worth_a_look", noted)
     change = "if (t > 4 && t < 5) now.colour = [1, 0, 0];"
     await made(storage, film(""), "job_1", duration_s=12.0)
     changed = await made(storage, film(change), "job_2", duration_s=12.0)
