@@ -42,12 +42,21 @@ def tree_cpu_by_kind() -> dict[ProcessKind, float]:
     total: dict[ProcessKind, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            kind = "python" if process == me else kind_of(process.name(), process.cmdline())
+        with contextlib.suppress(psutil.NoSuchProcess):
+            kind = "python" if process == me else _kind(process)
             times = process.cpu_times()
             total[kind] += times.user + times.system
             total[_UNDER.get(kind, kind)] += times.children_user + times.children_system
     return dict(total)
+
+
+def _kind(process: psutil.Process) -> ProcessKind:
+    try:
+        return kind_of(process.name(), process.cmdline())
+    except psutil.ZombieProcess:  # it has ended, and nobody has waited for it yet
+        parent = process.parent()
+        kind = "other" if parent is None else _kind(parent)
+        return _UNDER.get(kind, kind)
 
 
 def kind_of(name: str, line: Sequence[str]) -> ProcessKind:
