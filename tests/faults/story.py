@@ -28,19 +28,23 @@ async def nothing_twice_nothing_lost(store: Store, storage: Storage, session_id:
     assert done and set(done.values()) == {1}, done
     settled = Counter(str(e.data["callId"]) for e in events if e.type == "tool_end")
     assert set(settled.values()) == {1}, settled
-    assert await store.tool_calls(session_id, status=("started", "waiting")) == []
+    under_way = await store.tool_calls(session_id, status=("started", "waiting"))
+    assert under_way == [], under_way
     state = (await store.get_session(session_id)).state
     pointer = await store.latest_checkpoint(session_id)
     assert pointer is not None and state.execution is not None
     manifest = await checkpoint.load(storage, pointer.manifest_key)
     sizes = {str(e.data["path"]): e.data["size"] for e in events if e.type == "file_written"}
-    assert set(state.execution.files) <= set(sizes)
-    assert {path: manifest.files[path].size for path in sizes} == sizes
-    assert await checkpoint.read_file(storage, manifest, "src/App.tsx") == APP.encode()
+    assert set(state.execution.files) <= set(sizes), set(state.execution.files) - set(sizes)
+    kept = {path: manifest.files[path].size for path in sizes}
+    assert kept == sizes, f"{kept} kept, and {sizes} told"
+    app = await checkpoint.read_file(storage, manifest, "src/App.tsx")
+    assert app == APP.encode(), app
     for charge in await store.charges(session_id):
         if charge.kind == "render":
             made_ms = sum(unit.wall_ms for unit in await store.chunks(charge.id))
-            assert charge.status == "settled" and 0 < Amounts.of(charge.spent).render_ms <= made_ms
+            spent = charge.status, Amounts.of(charge.spent).render_ms
+            assert spent[0] == "settled" and 0 < spent[1] <= made_ms, f"{spent} for units of {made_ms} ms"
 
 
 def unsound(messages: Sequence[MessageRecord], ledger: Mapping[str, ToolCallRecord]) -> list[str]:
