@@ -196,10 +196,11 @@ def cancel(state: NodeState, command: Cancel, at: datetime) -> Transition:
         state = _decided(state)
     elif state.phase == "question" and state.question is not None and state.question.reason == "stuck":
         return unstuck(state, state.question, STOP, "", at)
-    if state.owes is None:
+    owes = state.owes
+    if owes is None:
         raise refuse(state, "cancel", "nothing is under way")
-    state = state.model_copy(update={"stopped": state.owes})
-    match state.owes:
+    state = state.model_copy(update={"stopped": owes})
+    match owes:
         case "analyze" if state.phase == "question":
             # the plan was rejected and the new question never came: begin again from the prompt
             return state.model_copy(update={"phase": "idle", "owes": None, "question": None}), stop

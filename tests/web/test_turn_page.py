@@ -150,9 +150,9 @@ async def test_what_there_is_to_do_with_a_finished_video_stands_in_rows_of_one_h
         await page.get_by_role("button", name="Render 1080p").click()
         await expect(page.get_by_role("heading", name="It is finished")).to_be_visible(timeout=60_000)
         done = page.get_by_role("region", name="It is finished")
-        names = (("link", "Poster"), ("link", "Beside its preview"), ("button", "Share"), ("button", "Files"))
-        acts: list[Locator] = [done.get_by_role(role, name=name) for role, name in names]
-        acts.append(done.get_by_text("Delete this video"))
+        acts: list[Locator] = [done.get_by_role("link", name=name) for name in ("Poster", "Beside its preview")]
+        acts += [done.get_by_role("button", name=name) for name in ("Share", "Delete this video", "Files")]
+        await expect(acts[3]).to_have_text("Delete this video")
         for width in (390, 1024, 1440):
             await page.set_viewport_size({"width": width, "height": 900})
             boxes = [box for each in acts if (box := await each.bounding_box()) is not None]

@@ -166,7 +166,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       <h2 ref={heading} id="talk" tabIndex={-1} className="sr-only">
         Talk
       </h2>
-      {!isBelow && form && <div className={works ? 'sticky top-0 z-1 bg-ground pb-1' : ''}>{form}</div>}
+      {!isBelow && form && <div className={works ? 'sticky top-0 z-1 bg-ground pb-3' : ''}>{form}</div>}
       {!isBelow && answer}
       {!isBelow && waiting}
       {!isBelow && notTaken}
