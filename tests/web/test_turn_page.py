@@ -37,6 +37,7 @@ async def asked(koda: World, page: Page) -> str:
     session_id = await begin(page, "A ball")
     await expect(page.get_by_role("button", name="Stop")).to_be_visible()
     await koda.directory.move(session_id, commands.Ask(OTHER))
+    await expect(page.get_by_role("group", name="Which style?")).to_be_visible()
     return session_id
 
 
