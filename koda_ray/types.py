@@ -451,9 +451,10 @@ class NodeState(Model):
     of it. ``finished`` is the video that was there before
     another render of the same animation began, ``forked_from`` the session that this one was made of, ``group`` what
     the takes of one prompt have in common. ``budget`` limits this session where it says so, and else the settings do;
-    while ``paused`` the question is whether more may be used. ``closing`` says that a preview is shown to which the
-    agents have not said their last words yet: nobody waits for them, and whoever takes the session up says them, unless
-    a person has gone on meanwhile.
+    while ``paused`` the question is whether more may be used. ``stopped`` is the work that was stopped last, until any
+    is owed again; it is written only where there is some, as ``unread`` is. ``closing`` says that a preview is shown to
+    which the agents have not said their last words yet: nobody waits for them, and whoever takes the session up says
+    them, unless a person has gone on meanwhile.
     """
 
     node_id: str
@@ -463,6 +464,7 @@ class NodeState(Model):
     phase: Phase = "idle"
     owes: Owes | None = None
     owed_since: datetime | None = None
+    stopped: Owes | None = Field(default=None, exclude_if=lambda stopped: stopped is None)
     prompt: str = ""
     options: SessionOptions = SessionOptions()
     asset_ids: tuple[str, ...] = ()

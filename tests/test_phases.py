@@ -477,6 +477,29 @@ def test_a_second_style_question_is_refused() -> None:
     assert walk(answered, Ask(QUESTION.model_copy(update={"reason": "impossible"}))).phase == "question"
 
 
+def test_what_was_stopped_is_known_until_there_is_work_again_and_going_back_stops_nothing() -> None:
+    working = walk(fresh(), Start("a ball"), Propose(PLAN), Accept())
+    stopped = walk(working, Cancel())
+    assert (working.stopped, stopped.stopped, walk(stopped, Accept()).stopped) == (None, "execute", None)
+    assert walk(walk(working, AskAgreement(CALL)), Cancel()).stopped == "execute"
+    assert walk(fresh(), Start("a ball"), Cancel()).stopped == "analyze"
+    shown = walk(working, Previewed(preview()))
+    assert walk(shown, Accept("job_f"), Cancel()).stopped == "render_final"
+    assert walk(shown, PutBack(working)).stopped is None
+    for state, is_there in ((working, False), (stopped, True)):
+        assert ("stopped" in state.model_dump(mode="json", by_alias=True)) is is_there
+
+
+def test_an_answer_is_told_with_the_question_that_it_answers() -> None:
+    asking = walk(fresh(), Start("a ball"), Ask(QUESTION))
+    for answer in (Answer("playful"), Say("hand-drawn")):
+        told = [dict(each.data) for each in apply(asking, answer, AT)[1] if isinstance(each, commands.Emit)]
+        (said,) = [each for each in told if each.get("role") == "user"]
+        assert said["asked"] == QUESTION.text
+    (started,) = [each for each in apply(fresh(), Start("a ball"), AT)[1] if isinstance(each, commands.Emit)][:1]
+    assert (started.type, "asked" in dict(started.data)) == ("message", False)
+
+
 def test_cancelling_another_render_leaves_the_finished_video() -> None:
     url = Output(job_id="job_f", video_url="/video", duration=5)
     done = walk(fresh(), Start("a ball"), Propose(PLAN), Accept(), Previewed(preview()), Accept("job_f"), Finished(url))

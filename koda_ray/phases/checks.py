@@ -51,5 +51,6 @@ def check(state: NodeState) -> list[str]:
             must(state.owes is None or bool(state.prompt.strip()), "owes an analysis of nothing")
     must(not state.closing or (state.phase == "preview" and state.owes is None), "has last words to come")
     must(state.phase == "error" or state.error is None, "carries an error")
+    must(state.stopped is None or state.owes is None, "was stopped and owes work")
     must(state.paused is None or (state.phase == "question" and state.owes is None), "is paused and owes work")
     return wrong

@@ -89,7 +89,7 @@ def unstuck(state: NodeState, question: Question, option_id: str | None, answer:
     if option_id == STOP:
         left, effects = cancel(back, Cancel(), at)
         return left, (change, *effects)
-    return back, (change, person_said(answer))
+    return back, (change, person_said(answer, asked=question.text))
 
 
 def pause(state: NodeState, command: Pause, at: datetime) -> Transition:
@@ -196,9 +196,11 @@ def cancel(state: NodeState, command: Cancel, at: datetime) -> Transition:
         state = _decided(state)
     elif state.phase == "question" and state.question is not None and state.question.reason == "stuck":
         return unstuck(state, state.question, STOP, "", at)
-    match state.owes:
-        case None:
-            raise refuse(state, "cancel", "nothing is under way")
+    owes = state.owes
+    if owes is None:
+        raise refuse(state, "cancel", "nothing is under way")
+    state = state.model_copy(update={"stopped": owes})
+    match owes:
         case "analyze" if state.phase == "question":
             # the plan was rejected and the new question never came: begin again from the prompt
             return state.model_copy(update={"phase": "idle", "owes": None, "question": None}), stop
@@ -244,6 +246,7 @@ def put_back(state: NodeState, command: PutBack, at: datetime) -> Transition:
     # what holds for the session is not of that time: its sandbox, what may be done and what may be used
     kept = ("sandbox_id", "sandbox_status", "permissions", "budget")
     here: dict[str, object] = {name: getattr(state, name) for name in kept}
+    here["stopped"] = command.past.stopped  # going back stops nothing of then
     here["unread"] = tuple(each.model_copy(update={"binding": False}) for each in past.unread)  # nobody works
     return past.model_copy(update={**here, "closing": False}), effects
 

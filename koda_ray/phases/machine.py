@@ -106,6 +106,8 @@ def apply(state: NodeState, command: Command, at: datetime) -> Transition:
     new, effects = handler(state, command, at)
     if new == state and not effects:
         return state, ()
+    if new.owes is not None and new.stopped is not None:
+        new = new.model_copy(update={"stopped": None})
     since = (state.owed_since if new.owes == state.owes else at) if new.owes else None
     new = new.model_copy(update={"updated_at": at, "owed_since": since})
     moved = (new.phase, new.owes, new.unread) != (state.phase, state.owes, state.unread)

@@ -24,9 +24,10 @@ def announce(state: NodeState) -> Emit:
     return Emit("state_change", (("phase", state.phase), ("owes", state.owes), ("state", dumped)))
 
 
-def person_said(text: str) -> Emit:
-    """Tell what a person said."""
-    return Emit("message", (("role", "user"), ("content", text)))
+def person_said(text: str, *, asked: str | None = None) -> Emit:
+    """Tell what a person said, and the question that it answers."""
+    question = () if asked is None else (("asked", asked),)
+    return Emit("message", (("role", "user"), ("content", text), *question))
 
 
 def asked(

@@ -76,7 +76,7 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
     if question.reason in ("style", "rejected"):
         update["style"] = command.option_id if command.option_id is not None and not words else answer
     change = ApprovalChange("question", "approved", (("optionId", command.option_id), ("text", words or None)))
-    return state.model_copy(update=update), (change, person_said(answer))
+    return state.model_copy(update=update), (change, person_said(answer, asked=question.text))
 
 
 def accept(state: NodeState, command: Accept, at: datetime) -> Transition:

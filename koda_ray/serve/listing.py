@@ -176,7 +176,10 @@ async def session_shown(store: Store, session_id: str, user_id: str) -> SessionV
         NotFound: The user has no such session.
     """
     found = await store.whole_session(session_id, user_id=user_id)
-    return view_of(found.row, found.lost, words_waiting(found.waiting, found.row.state.plan))
+    origin = found.row.state.forked_from
+    titles = await titles_of(store, user_id, [origin])
+    waiting = words_waiting(found.waiting, found.row.state.plan)
+    return view_of(found.row, found.lost, waiting, forked_title=titles.get(origin or ""))
 
 
 def _turn(row: SessionRecord) -> WhoseTurn | None:
@@ -188,4 +191,6 @@ def _turn(row: SessionRecord) -> WhoseTurn | None:
 async def _page(store: Store, user_id: str, rows: list[SessionRecord], next_: str | None) -> SessionPage:
     shown = {made.job_id for row in rows for made in (row.state.output, row.state.preview) if made is not None}
     lost = shown.difference(await store.job_ids(user_id, among=shown, unswept=True)) if shown else shown
-    return SessionPage(sessions=tuple(session_summary(row, lost) for row in rows), next=next_)
+    titles = await titles_of(store, user_id, (row.state.forked_from for row in rows))
+    shown_rows = (session_summary(row, lost, forked_title=titles.get(row.state.forked_from or "")) for row in rows)
+    return SessionPage(sessions=tuple(shown_rows), next=next_)

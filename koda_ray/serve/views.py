@@ -44,13 +44,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-def view_of(row: SessionRecord, lost: Collection[str] = (), waiting: tuple[Unread, ...] = ()) -> SessionView:
+def view_of(
+    row: SessionRecord,
+    lost: Collection[str] = (),
+    waiting: tuple[Unread, ...] = (),
+    *,
+    forked_title: str | None = None,
+) -> SessionView:
     """Show a session whole.
 
     Args:
         row: As it is stored.
         lost: The jobs that made final videos which were deleted: those are left out.
         waiting: What was said that its process has not taken: nobody has read it.
+        forked_title: What the session is called that it was made of.
     """
     finals = {"output": row.state.output, "finished": row.state.finished}
     changed: dict[str, object] = {
@@ -67,6 +74,7 @@ def view_of(row: SessionRecord, lost: Collection[str] = (), waiting: tuple[Unrea
         state=row.state.model_copy(update=changed) if changed else row.state,
         title=row.title,
         pinned=row.pinned,
+        forked_title=forked_title,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
@@ -232,10 +240,12 @@ def _camel(value: JsonValue) -> JsonValue:
     return [_camel(inside) for inside in value] if isinstance(value, list) else value
 
 
-def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSummary:
+def session_summary(
+    row: SessionRecord, lost: Collection[str] = (), *, forked_title: str | None = None
+) -> SessionSummary:
     """Show a session in a list; ``lost`` are jobs whose videos are gone: of finals that were deleted, and of previews.
 
-    Of those the pictures stay.
+    Of those the pictures stay. ``forked_title`` is what the session is called that it was made of.
     """
     state = row.state
     todos = state.execution.todos if state.execution else ()
@@ -254,6 +264,8 @@ def session_summary(row: SessionRecord, lost: Collection[str] = ()) -> SessionSu
         pinned=row.pinned,
         group=state.group,
         take=state.options.take,
+        forked_from=state.forked_from,
+        forked_title=forked_title,
         prompt=short(state.prompt),
         seq=row.seq,
         todos_done=sum(todo.status == "done" for todo in todos),

@@ -62,6 +62,7 @@ class SessionView(Model):
 
     ``title`` is what its user calls it; without one it is called by its prompt. ``state.unread`` has with what is not
     heeded the messages and changes that its process has not taken yet, since it sleeps or there is no room.
+    ``forkedTitle`` is what the session is called that ``state.forkedFrom`` names, while that is there.
     """
 
     id: str
@@ -72,6 +73,7 @@ class SessionView(Model):
     state: NodeState
     title: str | None = None
     pinned: bool = False
+    forked_title: str | None = None
     created_at: datetime
     updated_at: datetime
 
@@ -81,7 +83,7 @@ class SessionSummary(Model):
 
     ``approval`` names the tool of the call that waits for a person's agreement. The video is the final one where there
     is one that browsers play (mp4, webm), else the preview; ``duration`` is its own in seconds, or as planned. Takes of
-    one prompt have a ``group``.
+    one prompt have a ``group``; one that was made of another names it, and what that is called while it is there.
     """
 
     id: str
@@ -94,6 +96,8 @@ class SessionSummary(Model):
     pinned: bool = False
     group: str | None = None
     take: int | None = None
+    forked_from: str | None = None
+    forked_title: str | None = None
     prompt: str
     seq: int = 0
     todos_done: int = 0
@@ -167,13 +171,17 @@ class HistoryView(Model):
 
 
 class SaidView(Model):
-    """Something that was said; ``seq`` is the number of its event, ``id`` the message's that it began as, if any."""
+    """Something that was said; ``seq`` is the number of its event, ``id`` the message's that it began as, if any.
+
+    ``asked`` is the question that it answers.
+    """
 
     seq: int
     id: str | None
     role: Literal["user", "assistant"]
     agent: str | None
     content: str
+    asked: str | None = None
     at: datetime
 
 

@@ -87,6 +87,9 @@ async def test_a_fork_goes_its_own_way_and_outlives_its_source(koda: World, clie
 
     view = await client.session(made.session_id)
     assert view.state.forked_from == session_id and view.state.phase == "preview"
+    listed = {each.id: each for each in (await client.sessions()).sessions}
+    assert (listed[made.session_id].forked_from, listed[session_id].forked_from) == (session_id, None)
+    assert view.forked_title == listed[made.session_id].forked_title == source.state.prompt
     assert view.state.preview is not None and made.session_id in view.state.preview.video_url
     assert await client.read_file(made.session_id, "src/App.tsx") == b"after"
     said = [event async for event in _until(client, made.session_id, 0, "state_change")]
@@ -98,6 +101,7 @@ async def test_a_fork_goes_its_own_way_and_outlives_its_source(koda: World, clie
     assert (await client.session(session_id)).state == source.state
 
     await client.delete(session_id)
+    assert (await client.session(made.session_id)).forked_title is None
     *_, second, _, first = [
         point for point in (await client.history(made.session_id)).points if point.kind == "checkpoint"
     ]

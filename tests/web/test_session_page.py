@@ -39,7 +39,7 @@ async def test_a_reload_in_the_middle_finds_what_is_done_and_since_when(koda: Wo
         await expect(page.get_by_text("12:34", exact=True)).to_be_visible()
         await expect(page.get_by_text("Still at it")).to_have_count(0)  # that was thought just now
         await page.clock.set_fixed_time(later + timedelta(seconds=21))
-        await expect(page.get_by_text("Writing src/Ball.tsx Still at it.")).to_be_visible()
+        await expect(page.get_by_text("Writing src/Ball.tsx. Still at it.")).to_be_visible()
         await koda.directory.move(session_id, commands.Think("Writing src/Shadow.tsx"))
         await expect(page.get_by_text("Writing src/Shadow.tsx").first).to_be_visible()
         await expect(page.get_by_text("Still at it")).to_have_count(0)

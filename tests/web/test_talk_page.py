@@ -21,7 +21,7 @@ async def test_the_newest_of_what_was_said_stands_beside_the_place_to_say_more(k
         await page.get_by_label("What should be different").fill("red")
         await page.keyboard.press("Control+Enter")
         said = page.get_by_role("region", name="Talk").get_by_role("listitem")
-        in_order = ["YouA ball", "YouPlayful", "Youred"]
+        in_order = ["YouA ball", "YouWhich style do you want?Playful", "Youred"]
         for width, words in ((1440, in_order[::-1]), (390, in_order)):  # above it, and on a phone below
             await page.set_viewport_size({"width": width, "height": 844})
             await expect(said).to_have_text(words)

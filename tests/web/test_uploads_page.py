@@ -77,7 +77,7 @@ async def test_what_was_not_taken_is_told_wherever_one_is(koda: World, browser: 
         await goes_to(page, "Renders")
         let.set()
         region = page.get_by_role("region", name="Not stored")
-        await expect(region.get_by_role("alert")).to_contain_text("notes.txt: 'notes.txt' is no picture, film or sound")
+        await expect(region.get_by_role("alert")).to_contain_text("notes.txt is no picture, film or sound")
         await expect(page.get_by_role("heading", name="Renders")).to_be_visible()
         await on_every_screen(page)
         await tabbed_to(page, region.get_by_role("link", name="Look at it"))

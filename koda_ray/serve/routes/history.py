@@ -113,12 +113,13 @@ def _point(point: PointRecord) -> PointView:
 
 
 def _said(event: Envelope) -> SaidView:
-    agent = event.data.get("agent")
+    agent, asked = event.data.get("agent"), event.data.get("asked")
     return SaidView(
         seq=event.seq,
         id=event.cause_id,
         role="user" if event.data.get("role") == "user" else "assistant",
         agent=agent if isinstance(agent, str) else None,
         content=str(event.data.get("content") or ""),
+        asked=asked if isinstance(asked, str) else None,
         at=event.at,
     )

@@ -7,7 +7,7 @@ import type { CommandName } from './koda';
 import { bytes, Button, clock, Fact, Icon, Said, seconds, useAnswered, useSeconds } from './parts';
 import { ProgressBar } from './progress-bar';
 import type { Seen } from './sessions';
-import { doingWords, farWords, type NodeSession, type Progress } from './session';
+import { doingWords, farWords, isForWords, isUnanswered, type NodeSession, type Progress } from './session';
 
 type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
@@ -143,7 +143,8 @@ function Question({ session, send, busy, problem }: Props) {
   const answer = (event: FormEvent) => {
     event.preventDefault();
     const text = words.trim();
-    if (option || text) void send('answer', { ...(option ? { optionId: option } : {}), ...(text ? { text } : {}) });
+    if (isUnanswered(question, option, words)) return;
+    void send('answer', { ...(option && !isForWords(question, option) ? { optionId: option } : {}), ...(text ? { text } : {}) });
   };
   return (
     <form onSubmit={answer} className="koda-form">
@@ -163,7 +164,7 @@ function Question({ session, send, busy, problem }: Props) {
         <input aria-label={options.length > 0 ? 'Or in your own words' : 'Your answer'} placeholder={options.length > 0 ? 'Or in your own words' : 'Your answer'} value={words} onChange={({ target }) => setWords(target.value)} {...marks} />
       )}
       {said}
-      <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
+      <Button kind="main" type="submit" disabled={busy || isUnanswered(question, option, words)}>
         Answer
       </Button>
     </form>

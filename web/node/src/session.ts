@@ -46,6 +46,8 @@ export interface SessionState {
   phase: Phase;
   owes?: Owes | null;
   owedSince?: string | null;
+  /** What was stopped last, until there is work again. */
+  stopped?: Owes | null;
   prompt: string;
   style?: string | null;
   question?: { text: string; options?: { id: string; label: string; description?: string | null }[]; customInput?: boolean } | null;
@@ -128,9 +130,15 @@ export function farWords({ percent, framesDone, framesTotal }: Progress): string
   return percent ? `${Math.round(percent)} %` : '';
 }
 
+/** How long something will take, in seconds up to two minutes, then in minutes. */
+export function leftWords(seconds: number): string {
+  const whole = Math.max(1, Math.ceil(seconds));
+  return whole < 120 ? `about ${whole} s left` : `about ${Math.round(whole / 60)} min left`;
+}
+
 /** What a render does, and how long it may take still. */
 export function doingWords({ stage, secondsLeft }: Progress): string {
-  return secondsLeft ? `${stageWords(stage)} · about ${Math.ceil(secondsLeft)} s left` : stageWords(stage);
+  return secondsLeft ? `${stageWords(stage)} · ${leftWords(secondsLeft)}` : stageWords(stage);
 }
 
 const OWED: Record<string, string> = {
@@ -148,6 +156,18 @@ const PHASES: Record<Phase, string> = {
   complete: 'Finished',
   error: 'Stopped',
 };
+
+type Asking = Pick<NonNullable<SessionState['question']>, 'customInput'> | null | undefined;
+
+/** Whether an option says nothing by itself: it stands for what is said in own words. */
+export function isForWords(question: Asking, option: string): boolean {
+  return option === 'other' && Boolean(question?.customInput);
+}
+
+/** Whether there is nothing yet to answer a question with. */
+export function isUnanswered(question: Asking, option: string, words: string): boolean {
+  return !words.trim() && (!option || isForWords(question, option));
+}
 
 export interface Where {
   phase: Phase;

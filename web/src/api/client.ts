@@ -60,9 +60,32 @@ export function noteTakenBack(sessionId: string): void {
   takenBack.set(sessionId, (takenBack.get(sessionId) ?? 0) + 1);
 }
 
+const forking = new Map<string, number>();
+const watchingForks = new Set<() => void>();
+
+export function watchForks(told: () => void): () => void {
+  watchingForks.add(told);
+  return () => watchingForks.delete(told);
+}
+
+/** Whether another session is being made of one just now, which takes a moment. */
+export function isForking(sessionId: string): boolean {
+  return Boolean(forking.get(sessionId));
+}
+
+function noteForking(sessionId: string, by: 1 | -1): void {
+  forking.set(sessionId, (forking.get(sessionId) ?? 0) + by);
+  for (const told of [...watchingForks]) told();
+}
+
 /** Send a command. One that is sent twice for the same state is the same command: a double click does nothing more. */
-export function command(session: { id: string; seq?: number }, name: CommandName, body?: object): Promise<unknown> {
+export async function command(session: { id: string; seq?: number }, name: CommandName, body?: object): Promise<unknown> {
   const times = takenBack.get(session.id);
   const key = commandKey(name, session.seq, body) + (times ? `-${times}` : '');
-  return ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key });
+  if (name === 'fork') noteForking(session.id, 1);
+  try {
+    return await ask(`/v1/sessions/${session.id}/${name}`, { method: 'POST', body, key });
+  } finally {
+    if (name === 'fork') noteForking(session.id, -1);
+  }
 }

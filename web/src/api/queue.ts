@@ -118,7 +118,7 @@ export function useRender(id: string) {
     queryKey: ['renders', 'one', id],
     queryFn: ({ signal }) => ask(`/v1/renders/${encodeURIComponent(id)}`, { signal }),
     retry: (count, { status }) => status !== 404 && count < 1,
-    refetchInterval: ({ state: { data } }) => (data && isOver(data) ? false : SOON_MS),
+    refetchInterval: ({ state: { data, error } }) => (error?.status === 404 || (data && isOver(data)) ? false : SOON_MS),
   });
 }
 
@@ -127,7 +127,7 @@ export function useBatch(id: string) {
   return useQuery<Schemas['BatchView'], Problem>({
     queryKey: ['renders', 'batch', id],
     queryFn: ({ signal }) => ask(`/v1/renders/batches/${encodeURIComponent(id)}`, { signal }),
-    refetchInterval: ({ state: { data } }) => (data && !isBatchOver(data) ? LATER_MS : false),
+    refetchInterval: ({ state: { data, error } }) => (error?.status !== 404 && data && !isBatchOver(data) ? LATER_MS : false),
   });
 }
 

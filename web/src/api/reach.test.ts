@@ -1,7 +1,7 @@
 import { QueryClient, QueryObserver } from '@tanstack/react-query';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Problem } from './client';
-import { Reach, readAgain, type Standing } from './reach';
+import { Reach, readAgain, type Standing, Unanswered } from './reach';
 
 /** A server that is looked at. */
 function server() {
@@ -50,6 +50,24 @@ test('what failed although the server is there has another try, however often it
   expect([told.looks, back.mock.calls.length]).toEqual([1, 0]);
   await vi.advanceTimersByTimeAsync(2500);
   expect(back).toHaveBeenCalledOnce();
+});
+
+test('that the server does not answer holds until it is back, and what it refused holds on', async () => {
+  const { told, reach } = server();
+  const unanswered = new Unanswered();
+  const seen = vi.fn();
+  unanswered.watch(seen);
+  reach.whenBack(unanswered.end);
+  const [away, refused, later] = [new Problem(0, 'UNREACHABLE', 'away'), new Problem(409, 'CONFLICT', 'not now'), new Problem(0, 'UNREACHABLE', 'away')];
+  unanswered.note(away);
+  unanswered.note(refused);
+  told.is = 'away';
+  await reach.check();
+  expect([unanswered.still(away), unanswered.still(null), seen.mock.calls.length]).toEqual([away, undefined, 0]);
+  told.is = 'there';
+  await vi.advanceTimersByTimeAsync(2500);
+  unanswered.note(later);
+  expect([unanswered.still(away), unanswered.still(refused), unanswered.still(later), seen.mock.calls.length]).toEqual([undefined, refused, later, 1]);
 });
 
 test('what could not be read is read again, and what was refused is not', async () => {

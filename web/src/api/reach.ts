@@ -3,6 +3,7 @@
  * server is looked at now and then, and again and again once something was not answered.
  */
 import type { QueryClient } from '@tanstack/react-query';
+import { useSyncExternalStore } from 'react';
 import { onProblem, Problem } from './client';
 import { stream } from './stream';
 
@@ -115,7 +116,44 @@ export function isPassing(problem: unknown): boolean {
   return problem instanceof Problem && (problem.status === 0 || problem.status >= 500);
 }
 
+/** What was not answered for as long as the server was away. */
+export class Unanswered {
+  private waiting: Problem[] = [];
+  private readonly over = new WeakSet<Problem>();
+  private readonly watchers = new Set<() => void>();
+
+  watch = (told: () => void): (() => void) => {
+    this.watchers.add(told);
+    return () => this.watchers.delete(told);
+  };
+
+  note(problem: Problem): void {
+    if (problem.code === 'UNREACHABLE') this.waiting.push(problem);
+  }
+
+  /** The server is there: that it does not answer is true no more. */
+  end = (): void => {
+    for (const each of this.waiting) this.over.add(each);
+    this.waiting = [];
+    for (const told of [...this.watchers]) told();
+  };
+
+  /** A problem, as long as it holds. */
+  still<P extends Problem>(problem: P | null | undefined): P | undefined {
+    return problem && !this.over.has(problem) ? problem : undefined;
+  }
+}
+
+const unanswered = new Unanswered();
+reach.whenBack(unanswered.end);
+
+/** A problem, which is none any more where it was that the server did not answer, and that is back. */
+export function useStill(problem: Problem | null | undefined): Problem | undefined {
+  return useSyncExternalStore(unanswered.watch, () => unanswered.still(problem));
+}
+
 onProblem((problem) => {
+  unanswered.note(problem);
   if (problem.status === 0 || problem.code.startsWith('HTTP_50')) void reach.doubt();
 });
 

@@ -1,7 +1,7 @@
 /** Renders as a list shows them: of sessions and of pages alike. */
-import { type Progress, stageWords } from '../../node/src/session';
+import { leftWords, type Progress, stageWords } from '../../node/src/session';
 import type { Schemas } from './client';
-import { bytes, left, seconds } from './words';
+import { bytes, seconds } from './words';
 
 export type RenderSummary = Schemas['RenderSummary'];
 export type RenderView = Schemas['RenderView'];
@@ -90,7 +90,7 @@ export function pictureWords({ kind, width, height, fps, format, duration, fileS
 /** How far it is, in words. */
 export function progressWords({ percent, framesDone, framesTotal, secondsLeft }: RenderSummary): string[] {
   const far = framesTotal ? `${framesDone ?? 0} of ${framesTotal} frames` : percent ? `${Math.round(percent)} %` : '';
-  return [far, secondsLeft ? left(secondsLeft) : ''].filter(Boolean);
+  return [far, secondsLeft ? leftWords(secondsLeft) : ''].filter(Boolean);
 }
 
 /** Whether it can be made once more as it was, or deleted: a preview is what agents make as they work. */

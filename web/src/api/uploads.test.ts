@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Problem, type Schemas } from './client';
-import { type Ended, filesOf, sentOf, Uploads } from './uploads';
+import { type Ended, filesOf, refusalBelow, refusalOf, sentOf, Uploads } from './uploads';
 
 interface Going {
   file: File;
@@ -30,6 +30,17 @@ const named = (name: string) => new File(['x'], name);
 const asset = (id: string) => ({ id, name: id }) as Schemas['AssetView'];
 const settled = () => new Promise((done) => setTimeout(done));
 const states = (uploads: Uploads) => uploads.list.map(({ name, state }) => `${name} ${state}`);
+
+test('a file that never will be taken is told from one that may be later, and its name is said once', async () => {
+  const { going, uploads, add } = begun();
+  add(['a.png', 'b.png']);
+  going[0]?.fail(new Problem(415, 'BAD_UPLOAD', "'a.png' is no picture"));
+  going[1]?.fail(new Problem(429, 'LIMIT_REACHED', 'no room'));
+  await settled();
+  expect(uploads.list.map(({ isFinal }) => isFinal)).toEqual([true, false]);
+  expect(uploads.list.map(refusalOf)).toEqual(['a.png is no picture', 'b.png: no room']);
+  expect(uploads.list.map(refusalBelow)).toEqual(['It is no picture', 'no room']);
+});
 
 test('two go at a time, and the next when one is stored', async () => {
   const { going, stored, uploads, add } = begun();

@@ -28,6 +28,8 @@ export interface Upload extends Where {
   readonly state: 'waits' | 'goes' | 'refused' | 'rests';
   /** Why it was not taken. */
   readonly said?: string | undefined;
+  /** Whether it was not taken for ever: the same file never will be. */
+  readonly isFinal?: boolean;
   /** Whether it was refused while somebody was elsewhere, and has not been told yet. */
   readonly isUntold?: boolean;
 }
@@ -54,6 +56,8 @@ interface Held {
 /** So many of one screen go at a time, and of all screens: a prompt's picture does not wait for all films of another one. */
 const AT_ONCE = 2;
 const MOST_AT_ONCE = 3;
+/** What is answered where a file itself is too large, or none that is taken: nothing but another file helps. */
+const OF_THE_FILE: readonly number[] = [413, 415, 422];
 
 export class Uploads {
   list: readonly Upload[] = [];
@@ -155,7 +159,7 @@ export class Uploads {
       this.drop(key);
     } catch (error) {
       if (signal.aborted) return;
-      this.put(key, { state: 'refused', said: error instanceof Error ? error.message : String(error) });
+      this.put(key, { state: 'refused', said: error instanceof Error ? error.message : String(error), isFinal: error instanceof Problem && OF_THE_FILE.includes(error.status) });
       this.end(key);
       this.go();
     }
@@ -184,6 +188,18 @@ export class Uploads {
 
 export function isUnderWay({ state }: Upload): boolean {
   return state === 'waits' || state === 'goes';
+}
+
+/** Why a file was not taken, with its name, which what the server says begins with where it is about what the file is. */
+export function refusalOf({ name, said = '' }: Pick<Upload, 'name' | 'said'>): string {
+  const quoted = `'${name}'`;
+  return said.startsWith(quoted) ? name + said.slice(quoted.length) : `${name}: ${said}`;
+}
+
+/** The same beneath its name. */
+export function refusalBelow({ name, said = '' }: Pick<Upload, 'name' | 'said'>): string {
+  const quoted = `'${name}'`;
+  return said.startsWith(quoted) ? `It${said.slice(quoted.length)}` : said;
 }
 
 /** How much of several is sent, 0 to 1. */

@@ -1,18 +1,9 @@
 import { expect, test } from 'vitest';
-import { ago, bytes, fileName, left, seconds } from './words';
+import { ago, bytes, fileName, seconds } from './words';
 
 test('sizes and lengths are told as people read them', () => {
   expect([bytes(1), bytes(34_499), bytes(999_999), bytes(1_250_000), bytes(107_374_182_400)]).toEqual(['1 kB', '34 kB', '1000 kB', '1.3 MB', '107.4 GB']);
   expect([seconds(5), seconds(2.349)]).toEqual(['5 s', '2.3 s']);
-});
-
-test('what is left is never nothing, and minutes once seconds say too much', () => {
-  expect([left(0), left(11.2), left(119), left(150)]).toEqual([
-    'about 1 s left',
-    'about 12 s left',
-    'about 119 s left',
-    'about 3 min left',
-  ]);
 });
 
 test('a time is told by how long ago it was, and by its date once that says more', () => {

@@ -9,12 +9,6 @@ export function seconds(value: number): string {
   return `${Number(value.toFixed(1))} s`;
 }
 
-/** How long something will take: seconds up to two minutes, then minutes. */
-export function left(value: number): string {
-  const whole = Math.max(1, Math.ceil(value));
-  return whole < 120 ? `about ${whole} s left` : `about ${Math.round(whole / 60)} min left`;
-}
-
 /** How long ago a time was; a day and more ago, its date. */
 export function ago(time: string, now: number, locale?: string): string {
   const minutes = Math.floor((now - Date.parse(time)) / 60_000);

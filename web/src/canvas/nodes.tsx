@@ -2,7 +2,7 @@
 import { FileUp, Music, RotateCcw, X } from 'lucide-react';
 import { type ComponentType, useId, useRef, useState, useSyncExternalStore } from 'react';
 import type { Schemas } from '../api/client';
-import { uploads } from '../api/uploads';
+import { refusalOf, uploads } from '../api/uploads';
 import { animationGenerator } from '../../node/src/official';
 import { type Entry, type NodeData, type NodeParts, Registry } from '../../node/src/registry';
 import type { PluginBase } from '../../node/src/plugin';
@@ -83,9 +83,9 @@ function AssetBody({ id }: BodyParts) {
       {going && (
         <div className="koda-line">
           <p className="koda-thought" role={going.state === 'refused' ? 'alert' : undefined}>
-            {going.said ? `${going.name}: ${going.said}` : going.name}
+            {going.said ? refusalOf(going) : going.name}
           </p>
-          {going.state === 'refused' && (
+          {going.state === 'refused' && !going.isFinal && (
             <button type="button" className="koda-tool" aria-label={`Send ${going.name} again`} title="Again" onClick={() => files.again(id)}>
               <RotateCcw aria-hidden className="koda-icon" />
             </button>

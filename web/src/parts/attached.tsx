@@ -2,7 +2,7 @@ import { Paperclip, RotateCcw, X } from 'lucide-react';
 import { useEffect, useRef } from 'react';
 import { ask, type Schemas } from '../api/client';
 import { type Attached, composing } from '../api/composing';
-import { type Upload, uploads } from '../api/uploads';
+import { refusalOf, type Upload, uploads } from '../api/uploads';
 
 const SMALL = 'grid size-6 shrink-0 place-items-center rounded-md hover:bg-line';
 
@@ -63,11 +63,10 @@ export function Files({ files, going }: { files: readonly Attached[]; going: rea
             className={`flex max-w-full items-center gap-1.5 rounded-lg py-1 pr-1 pl-2.5 text-sm ${isRefused ? 'bg-bad-ground text-bad' : 'bg-sunken'}`}
           >
             <span className="min-w-0 wrap-anywhere" role={isRefused ? 'alert' : undefined}>
-              {each.name}
-              {isRefused && `: ${upload.said}`}
+              {isRefused ? refusalOf(upload) : each.name}
             </span>
             {upload && !isRefused && <span className="text-muted tabular-nums">{Math.round(100 * upload.sent)} %</span>}
-            {isRefused && (
+            {isRefused && !upload.isFinal && (
               <button type="button" aria-label={`Send ${each.name} again`} title="Again" className={SMALL} onClick={() => uploads.again(each.key)}>
                 <RotateCcw aria-hidden className="size-3.5" />
               </button>

@@ -8,6 +8,7 @@ import { ago } from '../api/gallery';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
 import { useDraft } from './draft';
+import { Forked } from './forked';
 import { Glimpse, PlayButton, seconds, useGlimpse } from './glimpse';
 import { Phase } from './phase';
 import { PutOnCanvas } from './put-on-canvas';
@@ -62,6 +63,7 @@ export function Card({ session, now }: { session: SessionSummary; now: number })
           {picture}
           <div className="flex flex-1 flex-col gap-1.5 p-4 pointer-coarse:pb-1">
             <p className="line-clamp-2 min-h-10 text-sm leading-5 font-medium wrap-anywhere">{title}</p>
+            <Forked from={session.forkedFrom} title={session.forkedTitle} className="line-clamp-1 text-sm text-muted wrap-anywhere" />
             <Line session={session} now={now} />
           </div>
         </Link>

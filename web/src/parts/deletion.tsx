@@ -34,7 +34,7 @@ export function Deletion({ session, final, name, means, deleted, children }: Pro
       className="inline-flex min-h-10 shrink-0 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
       onClick={() => setAsked('')}
     >
-      <Trash2 aria-hidden className="size-4" /> {!children && 'Delete'}
+      <Trash2 aria-hidden className="size-4" /> {!children && `Delete ${name}`}
     </button>
   );
   return (

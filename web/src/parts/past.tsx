@@ -186,13 +186,13 @@ function Fork({ session, at, label, leave, children }: ForkProps) {
     <>
       <button
         type="button"
-        aria-label={label}
+        aria-label={fork.isPending ? undefined : label}
         title="It begins with what was said and made by then; this one stays as it is"
         className="inline-flex min-h-9 shrink-0 items-center gap-2 rounded-lg px-3 text-muted hover:bg-sunken hover:text-text disabled:opacity-60"
         disabled={fork.isPending}
         onClick={() => fork.mutate()}
       >
-        <GitFork aria-hidden className="size-4" /> {children}
+        <GitFork aria-hidden className={`size-4 ${fork.isPending ? 'breathing' : ''}`} /> {fork.isPending ? 'It is being made…' : children}
       </button>
       {fork.error && (
         <div className="w-full">

@@ -1,4 +1,5 @@
 import { type Refusal, restOf } from '../../node/src/fields';
+import { useStill } from '../api/reach';
 
 interface Props {
   problem: Refusal;
@@ -9,9 +10,9 @@ interface Props {
 
 const NONE: readonly string[] = [];
 
-/** What the server said about what was typed, beside it. */
+/** What the server said about what was typed, beside it; that it does not answer is said until it does. */
 export function Said({ problem, id, except = NONE }: Props) {
-  const said = restOf(problem, except);
+  const said = restOf(useStill(problem), except);
   if (said === undefined) return null;
   return (
     <p role="alert" id={id} className="rounded-xl bg-bad-ground px-3.5 py-2.5 text-sm text-bad">

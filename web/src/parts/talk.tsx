@@ -130,6 +130,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
           key={each.seq}
           who={each.role === 'user' ? 'You' : 'koda'}
           words={each.content}
+          asked={each.asked ?? undefined}
           noted={each.role === 'user' ? notedIn(state, each.content) : undefined}
           {...pointing(each.at)}
         />
@@ -165,7 +166,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       <h2 ref={heading} id="talk" tabIndex={-1} className="sr-only">
         Talk
       </h2>
-      {!isBelow && form}
+      {!isBelow && form && <div className={works ? 'sticky top-0 z-1 bg-ground pb-3' : ''}>{form}</div>}
       {!isBelow && answer}
       {!isBelow && waiting}
       {!isBelow && notTaken}
@@ -187,15 +188,22 @@ interface LineProps {
   who: string;
   words: string;
   wordsId?: string;
+  /** The question that is answered. */
+  asked?: string | undefined;
   /** What the words were made of, where somebody pointed. */
   noted?: Noted | undefined;
   children?: ReactNode;
 }
 
-function Line({ who, words, wordsId, noted, go, frameOf, children }: LineProps & Partial<Moments>) {
+function Line({ who, words, wordsId, asked, noted, go, frameOf, children }: LineProps & Partial<Moments>) {
   return (
     <li className="text-sm">
       <p className="text-muted">{who}</p>
+      {asked && (
+        <blockquote aria-label="What koda asked" className="mt-1 border-l-2 border-line-strong pl-2.5 text-muted wrap-anywhere whitespace-pre-wrap">
+          {asked}
+        </blockquote>
+      )}
       {noted && go && frameOf ? (
         <div id={wordsId} className="mt-0.5">
           <NotedWords said={noted} go={go} frameOf={frameOf} />

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
 import { composing, useComposing } from '../api/composing';
 import { canUndo, type Deletion, deletions, useDeleted } from '../api/deleted';
-import { uploads } from '../api/uploads';
+import { refusalOf, uploads } from '../api/uploads';
 import { Button } from './button';
 import { focusOn } from './card';
 import { Key, TYPED_INTO } from './keys';
@@ -67,11 +67,11 @@ export function Toasts() {
       </p>
       <div className="toasts pointer-events-none fixed inset-x-4 bottom-4 z-20 mx-auto max-w-md space-y-2 *:pointer-events-auto">
         <section aria-label="Not begun" hidden={!isUntold} className="space-y-2">
-          {isUntold && problem && <Untold name={prompt} said={problem.message} at="/" leave={() => composing.told()} />}
+          {isUntold && problem && <Untold name={prompt} words={`${short(prompt)}: ${problem.message}`} at="/" leave={() => composing.told()} />}
         </section>
         <section aria-label="Not stored" hidden={untold.length === 0} className="space-y-2">
-          {untold.map(({ key, name, said = '', at }) => (
-            <Untold key={key} name={name} said={said} at={at} leave={() => uploads.told(key)} />
+          {untold.map((each) => (
+            <Untold key={each.key} name={each.name} words={refusalOf(each)} at={each.at} leave={() => uploads.told(each.key)} />
           ))}
         </section>
         <section
@@ -103,12 +103,12 @@ function useSaid(): string {
 }
 
 /** Something that was not taken, why, and the way to where it is kept. */
-function Untold({ name, said, at, leave }: { name: string; said: string; at: string; leave: () => void }) {
+function Untold({ name, words, at, leave }: { name: string; words: string; at: string; leave: () => void }) {
   return (
     <div className={TOAST} onKeyDown={(event) => event.key === 'Escape' && (event.preventDefault(), leave())}>
       <div className={LINE}>
         <p role="alert" className="min-w-0 flex-1 py-1.5 wrap-anywhere">
-          {short(name)}: {said}
+          {words}
         </p>
         <Link href={at} className={ACT}>
           Look at it

@@ -1,10 +1,10 @@
 import { Check, Circle, CircleDashed, Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
-import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { type FormEvent, useEffect, useId, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { restOf } from '../../node/src/fields';
-import { doingWords, farWords } from '../../node/src/session';
+import { doingWords, farWords, isForWords, isUnanswered } from '../../node/src/session';
 import { useAct } from '../api/acts';
-import type { NodeState, SessionView } from '../api/client';
+import type { NodeState, Schemas, SessionView } from '../api/client';
 import { hasFiles } from '../api/files';
 import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
@@ -21,6 +21,7 @@ import { useAnswered } from './field';
 import { useRefocus } from './focus';
 import { FilesButton } from './files-button';
 import { isForThePage, Key, sendByKeys, useKey } from './keys';
+import { useMedia, WIDE } from './media';
 import { Plan } from './plan';
 import { Rendering } from './rendering';
 import { Said } from './said';
@@ -53,11 +54,16 @@ export interface Props extends Sent {
 
 /** What it is a person's turn to do, or what is being done; and below it what was refused of that. */
 export function Turn(props: Props) {
-  const { refused } = props;
+  const { session, refused } = props;
   const part = useRef<HTMLDivElement>(null);
-  useRefocus(shownOf(props.session.state), part);
+  useRefocus(shownOf(session.state), part);
   return (
     <div ref={part} className="space-y-3">
+      {session.state.stopped && !session.state.owes && session.state.phase !== 'error' && (
+        <p role="status" className="rounded-xl bg-sunken px-3.5 py-2.5 text-sm">
+          {stoppedWords(session)}
+        </p>
+      )}
       <Now {...props} />
       <Said problem={refused?.problem} id={TURN_SAID} except={refused && answering(refused)} />
     </div>
@@ -89,19 +95,24 @@ function Work({ session, progress, thinking, send, busy }: Props) {
   if (heard.current.thinking !== thinking) heard.current = { thinking, at: since };
   const isLong = since - (thinking ? heard.current.at : 0) > LONG_S;
   const isRendering = progress !== undefined && progress.percent < 100;
+  const isWide = useMedia(WIDE);
   const stop = () => void send('cancel');
   useAct(!busy && 'Stop', stop);
+  const steps = todos.length > 0 && <Steps todos={todos} />;
   return (
     <section className="card space-y-4 p-5" aria-labelledby="work">
-      <div className="flex items-baseline justify-between gap-3">
-        <h2 id="work" className="font-semibold">
+      <div className="flex items-center gap-3">
+        <h2 id="work" className="mr-auto min-w-0 font-semibold">
           {isRendering ? (state.owes === 'render_final' ? 'Rendering the video' : 'Rendering the preview') : heading(state.owes)}
         </h2>
         <span className="text-sm text-muted tabular-nums">{clock(since)}</span>
+        <Button className="-my-1 min-h-9 shrink-0 px-3 py-1.5 text-sm" onClick={stop} disabled={busy} title="What is there is kept">
+          <Square aria-hidden className="size-3.5" /> Stop
+        </Button>
       </div>
       {isRendering ? (
         <div className="space-y-2">
-          <Bar label="Rendering" percent={progress.percent} className="h-2 bg-sunken" />
+          <Bar label="Rendering" percent={progress.percent} className="h-2 bg-sunken max-lg:sr-only" />
           <p className="flex justify-between text-sm text-muted tabular-nums">
             <span>{farWords(progress)}</span>
             <span>{doingWords(progress)}</span>
@@ -109,24 +120,16 @@ function Work({ session, progress, thinking, send, busy }: Props) {
         </div>
       ) : (
         <p className="text-sm text-muted">
-          {thinking || (!isLong && 'One moment.')} {isLong && <span className="inline-block">Still at it.</span>}
+          {thinking ? (isLong ? sentence(thinking) : thinking) : !isLong && 'One moment.'} {isLong && <span className="inline-block">Still at it.</span>}
         </p>
       )}
-      {todos.length > 0 && (
-        <ul className="space-y-2" aria-label="Steps">
-          {todos.map((todo) => (
-            <li key={todo.id} className={`flex gap-2.5 text-sm ${todo.status === 'pending' ? 'text-muted' : ''}`}>
-              {todo.status === 'done' ? (
-                <Check aria-label="done" className="mt-0.5 size-4 shrink-0 text-good" />
-              ) : todo.status === 'active' ? (
-                <CircleDashed aria-label="under way" className="breathing mt-0.5 size-4 shrink-0 text-accent" />
-              ) : (
-                <Circle aria-label="to come" className="mt-0.5 size-4 shrink-0" />
-              )}
-              {todo.label}
-            </li>
-          ))}
-        </ul>
+      {isWide || !steps ? (
+        steps
+      ) : (
+        <details className="text-sm">
+          <summary className="min-h-6 cursor-pointer text-muted">All steps</summary>
+          <div className="mt-2">{steps}</div>
+        </details>
       )}
       {todos.length === 0 && !isRendering && (
         <div aria-hidden className="space-y-2.5">
@@ -136,10 +139,26 @@ function Work({ session, progress, thinking, send, busy }: Props) {
         </div>
       )}
       {state.execution && state.execution.files.length > 0 && <Written sessionId={session.id} paths={state.execution.files} />}
-      <Button onClick={stop} disabled={busy} title="What is there is kept">
-        <Square aria-hidden className="size-4" /> Stop
-      </Button>
     </section>
+  );
+}
+
+function Steps({ todos }: { todos: readonly Schemas['Todo'][] }) {
+  return (
+    <ul className="space-y-2" aria-label="Steps">
+      {todos.map((todo) => (
+        <li key={todo.id} className={`flex gap-2.5 text-sm ${todo.status === 'pending' ? 'text-muted' : ''}`}>
+          {todo.status === 'done' ? (
+            <Check aria-label="done" className="mt-0.5 size-4 shrink-0 text-good" />
+          ) : todo.status === 'active' ? (
+            <CircleDashed aria-label="under way" className="breathing mt-0.5 size-4 shrink-0 text-accent" />
+          ) : (
+            <Circle aria-label="to come" className="mt-0.5 size-4 shrink-0" />
+          )}
+          {todo.label}
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -168,6 +187,11 @@ function Written({ sessionId, paths }: { sessionId: string; paths: readonly stri
   );
 }
 
+/** Words that others come after. */
+function sentence(words: string): string {
+  return /[.!?…:]$/.test(words) ? words : `${words}.`;
+}
+
 function clock(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
@@ -179,6 +203,7 @@ function heading(owes: string | null | undefined): string {
   return owes === 'render_final' ? 'Rendering the video' : 'Making it';
 }
 
+const QUIET = 'inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text';
 const NO_ANSWER = { to: '', option: '', words: '' };
 
 function Question({ session, send, busy, refused }: Props) {
@@ -188,14 +213,26 @@ function Question({ session, send, busy, refused }: Props) {
   const put = useRef((_: Partial<typeof NO_ANSWER>) => {});
   put.current = (what) => keep({ to: question?.text ?? '', option, words, ...what });
   const form = useRef<HTMLFormElement>(null);
+  const field = useRef<HTMLInputElement>(null);
+  const [lacks, setLacks] = useState(false);
+  const lacking = useId();
   const options = question?.options ?? [];
+  const isOwn = (id: string) => isForWords(question, id);
+  const own = options.find(({ id }) => isOwn(id));
   const numbered = useRef(options);
   numbered.current = options;
+  const forWords = useRef(own?.id);
+  forWords.current = own?.id;
   useEffect(() => {
     const chosen = (event: KeyboardEvent) => {
       const named = numbered.current[Number(event.key) - 1];
       if (!named || event.repeat || !isForThePage(event)) return;
       put.current({ option: named.id });
+      if (named.id === forWords.current) {
+        event.preventDefault(); // the key is typed nowhere
+        field.current?.focus();
+        return;
+      }
       form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
     };
     document.addEventListener('keydown', chosen);
@@ -209,10 +246,36 @@ function Question({ session, send, busy, refused }: Props) {
     hint: isRefused && leftToSay(refused) ? TURN_SAID : undefined,
   });
   if (!question) return null;
+  const isLacking = lacks && isUnanswered(question, option, words);
+  const ownField = (label: string) => (
+    <div>
+      <input
+        ref={field}
+        aria-label={label}
+        className="field"
+        value={words}
+        onChange={({ target }) => put.current({ words: target.value, ...(own ? { option: own.id } : {}) })}
+        {...marks}
+        {...(isLacking ? { 'aria-invalid': true, 'aria-describedby': lacking } : {})}
+      />
+      {isLacking && (
+        <p role="alert" id={lacking} className="mt-1 text-sm text-bad">
+          Say it in a few words: without any, nothing is sent.
+        </p>
+      )}
+      {said}
+    </div>
+  );
   const answer = async (event: FormEvent) => {
     event.preventDefault();
-    if (!option && !words.trim()) return;
-    const sent = await send('answer', { ...(option ? { optionId: option } : {}), ...(words.trim() ? { text: words } : {}) });
+    if (isUnanswered(question, option, words)) {
+      setLacks(true);
+      field.current?.focus();
+      return;
+    }
+    const isChosen = option && !isOwn(option);
+    const isSaid = words.trim() && !(own && isChosen); // what is typed at another option is that one's
+    const sent = await send('answer', { ...(isChosen ? { optionId: option } : {}), ...(isSaid ? { text: words } : {}) });
     if (sent) keep((now) => (now.option === option && now.words === words ? NO_ANSWER : now));
   };
   return (
@@ -220,36 +283,40 @@ function Question({ session, send, busy, refused }: Props) {
       <fieldset className="space-y-3">
         <legend className="mb-3 font-semibold">{question.text}</legend>
         {options.map((each, at) => (
-          <label
-            key={each.id}
-            className="flex cursor-pointer gap-3 rounded-xl border border-line p-3.5 hover:border-line-strong has-checked:border-accent has-checked:bg-accent-ground"
-          >
-            <input
-              type="radio"
-              name="option"
-              className="mt-1 size-4 accent-(--accent)"
-              checked={option === each.id}
-              onChange={() => put.current({ option: each.id })}
-            />
-            <span className="flex-1">
-              <span className="block font-medium">{each.label}</span>
-              <span className="block text-sm text-muted">{each.description}</span>
-            </span>
-            {at < 9 && (
-              <kbd aria-hidden className="hidden self-start rounded-md border border-line px-1.5 font-sans text-xs text-muted sm:block">
-                {at + 1}
-              </kbd>
-            )}
-          </label>
+          <div key={each.id} className="rounded-xl border border-line hover:border-line-strong has-checked:border-accent has-checked:bg-accent-ground">
+            <label
+              className="flex cursor-pointer gap-3 p-3.5"
+              onClick={({ detail }) => {
+                if (isOwn(each.id) && detail > 0) setTimeout(() => field.current?.focus()); // once the label has done what labels do
+              }}
+            >
+              <input
+                type="radio"
+                name="option"
+                className="mt-1 size-4 accent-(--accent)"
+                checked={option === each.id}
+                onChange={() => put.current({ option: each.id })}
+              />
+              <span className="flex-1">
+                <span className="block font-medium">{each.label}</span>
+                <span className="block text-sm text-muted">{each.description}</span>
+              </span>
+              {at < 9 && (
+                <kbd aria-hidden className="hidden self-start rounded-md border border-line px-1.5 font-sans text-xs text-muted sm:block">
+                  {at + 1}
+                </kbd>
+              )}
+            </label>
+            {isOwn(each.id) && <div className="px-3.5 pb-3.5">{ownField('In your own words')}</div>}
+          </div>
         ))}
       </fieldset>
-      {(question.customInput || options.length === 0) && (
-        <div>
-          <label className="block space-y-1.5">
-            <span className="block text-sm font-medium">{options.length ? 'Or in your own words' : 'Your answer'}</span>
-            <input className="field" value={words} onChange={(event) => put.current({ words: event.target.value })} {...marks} />
-          </label>
-          {said}
+      {!own && (question.customInput || options.length === 0) && (
+        <div className="space-y-1.5">
+          <span aria-hidden className="block text-sm font-medium">
+            {options.length ? 'Or in your own words' : 'Your answer'}
+          </span>
+          {ownField(options.length ? 'Or in your own words' : 'Your answer')}
         </div>
       )}
       <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
@@ -314,26 +381,21 @@ function Result({ session, send, busy, lost, lookAtFiles }: Props) {
           >
             <Download aria-hidden className="size-4" /> Download the video <Key name="D" />
           </a>
-          <a
-            href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`}
-            download="poster.jpg"
-            className="ml-1 inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
-          >
-            <Image aria-hidden className="size-4" /> Poster
-          </a>
-          <Share sessionId={session.id} job={output.jobId ?? undefined} />
-          {preview && isPlayed(format) && (
-            <Link
-              href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`}
-              className="inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text"
-            >
-              <Columns2 aria-hidden className="size-4" /> Beside its preview
-            </Link>
-          )}
-          <FilesButton look={lookAtFiles} />
-          {shown && (
-            <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place, where that is still kept." deleted={() => deleted(finalName(shown))} />
-          )}
+          <div className="-mx-3 grid grid-cols-[auto_1fr] justify-items-start gap-x-2 [&>[role=group]]:col-span-full [&>[role=group]]:mx-3 [&>[role=group]]:w-auto">
+            <a href={`/v1/sessions/${session.id}/thumbnail?job=${output.jobId}`} download="poster.jpg" className={QUIET}>
+              <Image aria-hidden className="size-4" /> Poster
+            </a>
+            {preview && isPlayed(format) && (
+              <Link href={`/s/${session.id}/compare?a=${preview.jobId}&b=${output.jobId}`} className={QUIET}>
+                <Columns2 aria-hidden className="size-4" /> Beside its preview
+              </Link>
+            )}
+            <Share sessionId={session.id} job={output.jobId ?? undefined} />
+            {shown && (
+              <Deletion key={shown.id} session={session} final={shown} name="this video" means="Its preview is seen in its place, where that is still kept." deleted={() => deleted(finalName(shown))} />
+            )}
+            <FilesButton look={lookAtFiles} />
+          </div>
         </>
       ) : (
         <>
@@ -438,6 +500,15 @@ function kept({ state }: SessionView): string {
   const there = [state.plan && 'the plan', files && `${files} ${files === 1 ? 'file' : 'files'}`, (state.preview ?? state.finished) && 'the video'];
   const named = there.filter(Boolean);
   return named.length ? `Kept: ${named.join(', ')}.` : 'Nothing was made yet.';
+}
+
+/** What was stopped, and what there is all the same. */
+function stoppedWords(session: SessionView): string {
+  const { stopped, phase } = session.state;
+  if (stopped === 'render_final') return 'The rendering was stopped. What was rendered is kept: rendered again, it goes on from there.';
+  if (stopped !== 'execute') return phase === 'plan' ? 'Planning was stopped. This is the plan from before.' : 'This was stopped before there was a plan. What you wrote is kept.';
+  if (phase === 'preview') return `This was stopped before there was another preview: this one is from before. ${kept(session)}`;
+  return `This was stopped before there was a preview. ${kept(session)} Made again, it goes on with that.`;
 }
 
 /** Seconds since a time, for as long as it is looked at. */

@@ -3,7 +3,7 @@ import { RotateCcw, Upload as UploadIcon, X } from 'lucide-react';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { ask, Problem, type Schemas } from '../api/client';
 import { composing } from '../api/composing';
-import { filesOf, type Upload, uploads, useUploads } from '../api/uploads';
+import { filesOf, refusalBelow, type Upload, uploads, useUploads } from '../api/uploads';
 import { bytes } from '../api/words';
 import { AssetCard, type AssetView } from '../parts/asset-card';
 import { Bar } from '../parts/bar';
@@ -129,7 +129,7 @@ function Dropped({ isOver, children }: { isOver: boolean; children: ReactNode })
 }
 
 function Going({ upload, again, drop }: { upload: Upload; again: () => void; drop: () => void }) {
-  const { name, size, sent, state, said } = upload;
+  const { name, size, sent, state, isFinal } = upload;
   const refused = state === 'refused';
   return (
     <li className={`card flex flex-wrap items-center gap-x-3 gap-y-2 px-4 py-2.5 text-sm ${refused ? 'border-bad' : ''}`}>
@@ -140,14 +140,14 @@ function Going({ upload, again, drop }: { upload: Upload; again: () => void; dro
         </p>
         {refused ? (
           <p role="alert" className="text-bad wrap-anywhere">
-            {said}
+            {refusalBelow(upload)}
           </p>
         ) : (
           <Bar label={`Sending ${name}`} percent={100 * sent} waits={sent === 1} />
         )}
       </div>
       <div className="ml-auto flex shrink-0 items-center">
-        {refused && (
+        {refused && !isFinal && (
           <Button kind="quiet" aria-label={`Send ${name} again`} onClick={again}>
             <RotateCcw aria-hidden className="size-4" /> Again
           </Button>

@@ -1,20 +1,21 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon, Workflow } from 'lucide-react';
-import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
-import { command, type CommandName, Problem, type SessionView } from '../api/client';
+import { command, type CommandName, isForking, Problem, type SessionView, watchForks } from '../api/client';
 import { Drafting } from '../api/drafted';
 import { hasFiles, useFile } from '../api/files';
 import { useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
-import { patiently } from '../api/reach';
+import { patiently, useStill } from '../api/reach';
 import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
 import { useAnnounced } from '../parts/announcer';
 import { useOffline } from '../parts/director';
 import { useReturn } from '../parts/focus';
+import { Forked } from '../parts/forked';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
 import { OpensThisSession } from '../parts/opens-this-session';
@@ -30,6 +31,9 @@ import { OnlyVersion, Versions } from '../parts/versions';
 import { Missing } from './missing';
 
 const Files = lazy(() => patiently(() => import('../parts/files')).then((module) => ({ default: module.Files })));
+
+/** While agents work, how far they are and the place to speak to them stay in view, and what was said is scrolled below them. */
+const STAYS = 'lg:sticky lg:top-4 lg:flex lg:max-h-[calc(100dvh-6rem)] lg:flex-col lg:self-start';
 
 export type Send = (name: CommandName, body?: object) => Promise<boolean>;
 
@@ -58,6 +62,8 @@ export function Session({ id }: { id: string }) {
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
     onSettled: () => client.invalidateQueries({ queryKey: ['session', id] }),
   });
+  const notDone = useStill(sending.error);
+  const isBeingForked = useSyncExternalStore(watchForks, () => isForking(id));
   const notes = notesOf(id);
   const [width, height] = [session?.state.plan?.width ?? 1920, session?.state.plan?.height ?? 1080];
   const versions = useVersions(id);
@@ -89,7 +95,7 @@ export function Session({ id }: { id: string }) {
       );
     },
     busy: sending.isPending,
-    refused: sending.error && sending.variables.from === from ? { name: sending.variables.name, problem: sending.error } : undefined,
+    refused: notDone && sending.variables?.from === from ? { name: sending.variables.name, problem: notDone } : undefined,
   });
   const noting = sentFrom('notes');
   const { state } = session;
@@ -118,6 +124,13 @@ export function Session({ id }: { id: string }) {
               <Moon aria-hidden className="size-3.5" /> Asleep, as you left it
             </span>
           )}
+          <Forked from={state.forkedFrom} title={session.forkedTitle} className="max-w-full truncate lg:max-w-64">
+            {(title) => (
+              <Link href={`/s/${state.forkedFrom}`} title={title} className="text-accent underline underline-offset-4">
+                {title}
+              </Link>
+            )}
+          </Forked>
           {state.group && (
             <Link href={`/t/${state.group}`} className="text-accent underline underline-offset-4">
               Take {state.options?.take}, beside the others
@@ -147,16 +160,23 @@ export function Session({ id }: { id: string }) {
             </KeepsPlace>
           </Pointing>
         </div>
-        <div className="min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1">
-          <div className={state.owes ? 'lg:sticky lg:top-4 lg:z-1 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto' : ''}>
+        <div className={`min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1 ${state.owes ? STAYS : ''}`}>
+          <div className={state.owes ? 'lg:max-h-[60dvh] lg:shrink-0 lg:overflow-y-auto' : ''}>
             <Drafting value={edit}>
               <Turn session={session} progress={progress} thinking={thinking} lost={lost} lookAtFiles={file.readNewest} {...sentFrom('turn')} />
             </Drafting>
           </div>
-          {isWide && <Talk session={session} {...sentFrom('talk')} />}
+          {isWide && (
+            <div className={state.owes ? '-mx-1 min-h-0 overflow-y-auto px-1' : ''}>
+              <Talk session={session} {...sentFrom('talk')} />
+            </div>
+          )}
         </div>
         <div className="min-w-0 space-y-5">
           <Versions session={session} versions={versions} chosen={chosen} choose={choose} lookAtFiles={() => file.read('')} {...sentFrom('versions')} />
+          <p role="status" className={isBeingForked ? 'text-sm text-muted' : 'sr-only'}>
+            {isBeingForked && 'Another session is being made from here. It opens as soon as it is there.'}
+          </p>
           <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />
         </div>
         {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
