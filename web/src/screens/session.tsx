@@ -93,6 +93,7 @@ export function Session({ id }: { id: string }) {
   });
   const noting = sentFrom('notes');
   const { state } = session;
+  const tray = <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />;
   return (
     <>
       <title>{`${isNew ? '● ' : ''}${titleOf(session).slice(0, 60)} · koda`}</title>
@@ -148,6 +149,7 @@ export function Session({ id }: { id: string }) {
           </Pointing>
         </div>
         <div className="min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1">
+          {isWide && tray}
           <div className={state.owes ? 'lg:sticky lg:top-4 lg:z-1 lg:max-h-[calc(100dvh-2rem)] lg:overflow-y-auto' : ''}>
             <Drafting value={edit}>
               <Turn session={session} progress={progress} thinking={thinking} lost={lost} lookAtFiles={file.readNewest} {...sentFrom('turn')} />
@@ -157,7 +159,7 @@ export function Session({ id }: { id: string }) {
         </div>
         <div className="min-w-0 space-y-5">
           <Versions session={session} versions={versions} chosen={chosen} choose={choose} lookAtFiles={() => file.read('')} {...sentFrom('versions')} />
-          <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />
+          {!isWide && tray}
         </div>
         {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
       </div>
