@@ -1,10 +1,10 @@
-"""What a person asks for by pointing, in words: what the agents hear, and what stands in the talk."""
+"""What a person asks for by pointing, in words: what the agents hear, what stands in the talk, what names a version."""
 
 from __future__ import annotations
 
-from koda_ray.types import Box, Note, Plan, Scene
+from koda_ray.types import Box, Note, Plan, Pointed, Scene
 
-__all__ = ["in_words"]
+__all__ = ["as_written", "in_words"]
 
 
 def in_words(words: str, notes: tuple[Note, ...], plan: Plan | None) -> str:
@@ -17,6 +17,12 @@ def in_words(words: str, notes: tuple[Note, ...], plan: Plan | None) -> str:
     """
     lines = [f"{number}. {_where(note, plan)}: {note.text.strip()}" for number, note in enumerate(notes, 1)]
     return "\n".join([*([words.strip()] if words.strip() else []), *lines])
+
+
+def as_written(pointed: Pointed) -> str:
+    """Say what a change asks for in its person's own words alone, those of its notes as well, without places."""
+    said = [pointed.words.strip(), *(note.text.strip() for note in pointed.notes)]
+    return "; ".join(each for each in said if each)
 
 
 def _where(note: Note, plan: Plan | None) -> str:

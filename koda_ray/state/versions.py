@@ -15,6 +15,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from koda_ray.events import NewEvent
+from koda_ray.pointing import as_written
 from koda_ray.state.records import CheckpointRecord
 from koda_ray.types import NodeState, Preview, new_id
 
@@ -41,9 +42,9 @@ class VersionRecord:
     """A preview that was shown.
 
     ``number`` counts a session's from 1, ``job_id`` made its video and ``final_job_id`` its newest final one, ``asked``
-    is what was asked for since the one before, ``changes`` how many changes had been asked for by then, ``scenes`` what
-    was planned (number, title and duration of each); ``rev`` and ``seq`` are its commit's, ``live`` is whether it
-    counts now.
+    is what was asked for since the one before, as its person wrote it, ``changes`` how many changes had been asked for
+    by then, ``scenes`` what was planned (number, title and duration of each); ``rev`` and ``seq`` are its commit's,
+    ``live`` is whether it counts now.
     """
 
     id: str
@@ -120,7 +121,8 @@ def version_of(state: NodeState, preview: Preview, position: VersionPosition) ->
 
 
 def _asked(state: NodeState, position: VersionPosition) -> str:
-    told = state.feedback[: state.feedback_seen]
+    written = {each.change: as_written(each) for each in state.pointed}
+    told = [written.get(number) or each for number, each in enumerate(state.feedback[: state.feedback_seen], 1)]
     if not told:
         return _cut(state.prompt)
     return _cut("\n".join(told[position.changes_before :] or told[-1:]))

@@ -36,10 +36,11 @@ class VersionScene(Model):
 class VersionView(Model):
     """A preview that was shown; its ``id`` is a point to go back to, or to fork at.
 
-    ``number`` counts the session's versions from 1, ``asked`` is what was asked for since the one before, ``duration``
-    is in seconds, ``scenes`` are what was planned for it. ``bundle`` and ``checkpoint_id`` are its built page and its
-    files, ``final_url`` is the final video made of it, as long as that is there. ``current`` says that the session
-    shows it now, ``undone`` that the session was put back to before it.
+    ``number`` counts the session's versions from 1, ``asked`` is what was asked for since the one before, as it was
+    written: of what was pointed at, the notes' words. ``duration`` is in seconds, ``scenes`` are what was planned for
+    it. ``bundle`` and ``checkpoint_id`` are its built page and its files, ``final_url`` is the final video made of it,
+    as long as that is there. ``current`` says that the session shows it now, ``undone`` that the session was put back
+    to before it.
     """
 
     id: str

@@ -54,6 +54,17 @@ async def test_notes_are_a_change_that_is_said_in_words_and_kept_as_it_was_meant
     assert talk == [second, first]
 
 
+async def test_a_version_is_named_by_what_its_person_wrote(client: KodaClient, shown: str) -> None:
+    await client.changes(shown, notes=[NOTE, NOTE.model_copy(update={"text": " larger\n"})])
+    await until(client, shown, "preview")
+    await client.changes(shown, "calmer", notes=[NOTE])
+    await until(client, shown, "preview")
+    await client.changes(shown, "make the ball red")
+    await until(client, shown, "preview")
+    named = [each.asked for each in (await client.versions(shown)).versions]
+    assert named == ["make the ball red", "calmer; red", "red; larger", PROMPT]
+
+
 async def test_what_is_said_is_words_or_something_that_is_pointed_at(
     koda: World, client: KodaClient, http: httpx.AsyncClient, shown: str
 ) -> None:

@@ -13,7 +13,7 @@ from tests.serve.scripted import VIDEO
 from tests.serve.world import World
 from tests.web.looking import looking
 from tests.web.test_page import tab_to
-from tests.web.test_versions_page import changed, film, lights, made
+from tests.web.test_versions_page import FPS, changed, film, lights, made
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
@@ -189,3 +189,70 @@ async def test_how_they_are_seen_is_chosen_without_single_keys_and_escape_leaves
     await press("Escape")
     await page.wait_for_url("**/s/*")
     await expect(page.get_by_role("heading", name="A ball", exact=True)).to_be_focused()
+
+
+DRAWN = """() => {
+    window.drawn = [];
+    document.querySelectorAll('video').forEach((video, at) => {
+        const told = (_, { mediaTime }) => {
+            window.drawn[at] = mediaTime;
+            video.requestVideoFrameCallback(told);
+        };
+        video.requestVideoFrameCallback(told);
+    });
+}"""
+STILL = """fps => new Promise((done) => {
+    let [before, same] = ['', 0];
+    const look = () => {
+        const videos = [...document.querySelectorAll('video')];
+        const frames = window.drawn.map((time) => Math.round(time * fps));
+        const now = JSON.stringify([frames, videos.map(({ currentTime }) => currentTime)]);
+        same = now === before && videos.every(({ seeking, paused }) => paused && !seeking) ? same + 1 : 0;
+        before = now;
+        if (same < 12) requestAnimationFrame(look);
+        else done(frames);
+    };
+    look();
+})"""
+"""The frames that both drew last, once nothing has moved for a while: whatever they drew before that is passed over."""
+
+
+async def test_wherever_they_stand_both_draw_the_frame_that_is_named(compared: Page) -> None:
+    page, press = compared, compared.keyboard.press
+    slider = page.get_by_role("slider", name="Frame")
+    await press("ArrowRight")
+    await page.evaluate(DRAWN)
+    wrong: list[tuple[int, list[int]]] = []
+
+    async def look() -> None:
+        named = int(await slider.input_value())
+        if (drawn := await page.evaluate(STILL, FPS)) != [named * FPS // 60] * 2:
+            wrong.append((named, drawn))
+
+    for frame in range(2, 62):
+        await press("ArrowRight")
+        await expect(slider).to_have_value(str(frame))
+        await look()
+    for _ in range(6):
+        before = await slider.input_value()
+        await press("k")
+        await expect(slider).not_to_have_value(before)
+        await press("k")
+        await expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+        await look()
+    assert wrong == []
+
+
+async def test_keys_are_the_films_wherever_one_is_on_its_screen(compared: Page) -> None:
+    page, press = compared, compared.keyboard.press
+    frame = page.get_by_role("slider", name="Frame")
+    end = "240"  # the films are shorter than they are said to be
+    for key, at in (("End", end), ("Home", "0")):  # at the heading: nobody has pressed on anything
+        await press(key)
+        await expect(frame).to_have_value(at)
+    await page.get_by_role("button", name="Wipe").click()
+    await press(" ")
+    await expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    await press("k")
+    await press("Home")
+    await expect(frame).to_have_value("0")

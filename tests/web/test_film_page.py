@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World
@@ -266,3 +266,45 @@ async def test_where_a_page_may_not_have_the_whole_screen_nothing_offers_it(show
     await expect(page.get_by_role("button", name="Full screen")).to_have_count(0)
     await page.keyboard.press("f")
     assert await page.evaluate("document.fullscreenElement") is None
+
+
+async def test_one_that_nobody_moved_shows_the_frame_that_it_is_said_to_be_at(shown: tuple[World, Page]) -> None:
+    _, page = shown
+    await shows(page, 0)
+    video = page.get_by_label("The preview")
+    middle = await video.evaluate("({ currentTime, paused }) => [currentTime, paused]")
+    assert middle == [pytest.approx(0.5 / FPS, abs=1e-4), True]  # a poster goes once something was sought
+    async with page.expect_download() as downloading:
+        await page.keyboard.press("s")
+    with Image.open(await (await downloading.value).path()) as picture:
+        pixels = np.asarray(picture.convert("RGBA"))
+    assert (pixels[..., 3] == 255).all() and pixels[18, 32, 0] < STEP
+
+
+async def test_what_is_pointed_at_or_saved_before_the_video_is_there_waits_for_it(shown: tuple[World, Page]) -> None:
+    koda, page = shown
+    there = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await there.wait()
+        await route.continue_()
+
+    await page.route("**/video?job=*", hold)
+    await page.reload()
+    await expect(page.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+    await page.get_by_role("heading", name="Here is a preview").click()
+    await page.keyboard.press("p")
+    over = page.get_by_role("application")
+    async with page.expect_download() as downloading:
+        await page.keyboard.press("s")
+        await expect(page.get_by_role("button", name="Save this frame")).to_be_disabled()
+        await expect(over).to_have_count(0)  # what is seen is another moment yet
+        there.set()
+    with Image.open(await (await downloading.value).path()) as picture:
+        assert (np.asarray(picture.convert("RGBA"))[..., 3] == 255).all()
+    await over.click(position={"x": 40, "y": 40})
+    await expect(page.get_by_label("What should be different, note 1")).to_be_focused()
+    async with asyncio.timeout(60):
+        while not (kept := await koda.store.own_assets("local")):
+            await asyncio.sleep(0.02)
+    assert kept[0].media_type == "image/jpeg"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from koda_ray.types import Box, Pointed
 from tests.serve.scripted import VIDEO
@@ -140,7 +140,15 @@ async def test_what_was_pointed_at_stands_in_the_talk_as_pictures_that_lead_to_t
     await on_every_screen(page)
     koda.directory.hold = set()
     await koda.directory.wake(session_id)
-    await expect(page.get_by_role("button", name="Version 2")).to_be_visible(timeout=60_000)
+    await expect(page.get_by_role("button", name="Version 2, make it green, shown now")).to_be_visible(timeout=60_000)
+    await page.get_by_role("link", name="Compare").click()
+    b = page.get_by_role("region", name="B")
+    await expect(b).to_contain_text("make it green")
+    await expect(b).not_to_contain_text("At 2.35 s")
+    await expect(page.get_by_role("combobox", name="B", exact=True).locator("option:checked")).to_have_text(
+        "v2 (shown now): make it green"
+    )
+    await page.go_back()
     await expect(slider).to_be_visible()
     await slider.fill("10")
     await picture.click()  # it was said of the first one
@@ -216,3 +224,59 @@ async def test_what_the_server_refuses_keeps_the_notes(koda: World, shown: tuple
     await expect(page.get_by_role("form", name="Notes").get_by_role("alert")).to_contain_text("asset")
     await expect(page.get_by_label("What should be different, note 1")).to_have_value("red")
     assert (await koda.store.get_session(session_id)).state.pointed == ()
+
+
+async def test_notes_stand_beside_the_picture_with_what_sends_them(shown: tuple[str, Page]) -> None:
+    _, page = shown
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    for _ in range(3):
+        await page.keyboard.press("p")
+        await page.get_by_role("application").click(position={"x": 200, "y": 150})
+        await page.keyboard.type("larger")
+        picture = page.get_by_label("The preview")
+        send = page.get_by_role("form", name="Notes").get_by_role("button", name="Send")
+        for one in (picture, page.locator("textarea:focus"), send):
+            await expect(one).to_be_in_viewport(ratio=1)
+        await page.get_by_role("heading", name="Notes").click()
+    await page.set_viewport_size({"width": 390, "height": 844})
+    tray, strip = page.get_by_role("form", name="Notes"), page.get_by_role("slider", name="Frame")
+    below, above = await tray.bounding_box(), await strip.bounding_box()
+    assert below is not None and above is not None and below["y"] > above["y"]
+    await on_every_screen(page)
+
+
+async def test_that_notes_are_being_sent_is_seen_before_anybody_answers(koda: World, shown: tuple[str, Page]) -> None:
+    session_id, page = shown
+    stored, answered = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route, until: asyncio.Event) -> None:
+        await until.wait()
+        await route.continue_()
+
+    await page.route("**/v1/assets", lambda route: hold(route, stored))
+    await page.route("**/changes", lambda route: hold(route, answered))
+    await page.keyboard.press("n")
+    await page.keyboard.type("larger")
+    await page.get_by_role("button", name="Send the note").click()
+    for waits in (stored, answered):  # its picture is on its way, and then itself
+        await expect(page.get_by_role("button", name="Sending the note…")).to_be_disabled()
+        await expect(page.get_by_label("What should be different, note 1")).to_have_value("larger")
+        await expect(page.get_by_label("What should be different, note 1")).not_to_be_editable()
+        assert (await koda.store.get_session(session_id)).state.pointed == ()
+        waits.set()
+    await expect(page.get_by_role("heading", name="Notes")).to_have_count(0)
+    (change,) = await pointed(koda, session_id)
+    assert change.notes[0].picture is not None
+
+
+async def test_how_to_point_is_said_until_something_was_pointed_at(shown: tuple[str, Page]) -> None:
+    _, page = shown
+    said = page.get_by_text("Click what you mean, or draw a box around it")
+    await expect(said).to_have_count(0)
+    await page.keyboard.press("p")
+    await expect(said).to_be_visible()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("What should be different, note 1")).to_be_focused()
+    await page.get_by_role("button", name="Point at something else").click()
+    await expect(page.get_by_role("application")).to_be_visible()
+    await expect(said).to_have_count(0)

@@ -98,6 +98,36 @@ async def test_a_version_is_looked_at_and_gone_back_to(koda: World, browser: Bro
 
 
 @pytest.mark.full
+async def test_which_version_is_looked_at_and_which_is_rendered_is_said(koda: World, browser: Browser) -> None:
+    koda.directory.asks = False
+    async with looking(browser, koda.url) as page:
+        session_id = await made(page)
+        render = page.get_by_role("button", name="Render 1080p")
+        await expect(render).to_have_accessible_description("")  # there is one
+        await changed(page, "red")
+        await expect(render).to_have_accessible_description("Renders version 2, the newest.")
+        await page.get_by_role("button", name="Version 1, A ball").click()
+        over = page.get_by_text("Version 1 — version 2 is the current one")
+        await expect(over).to_be_visible()
+        await expect(render).to_have_accessible_description(
+            "Renders version 2, the newest, not version 1 that you look at."
+        )
+        await page.get_by_role("button", name="Go back to it").click()
+        await expect(over).to_have_count(0)
+        await expect(render).to_have_accessible_description("Renders version 1, the current one.")
+        await page.get_by_role("button", name="Version 2, red").click()
+        await expect(page.get_by_text("Version 2 — version 1 is the current one")).to_be_visible()
+        await render.click()
+        async with asyncio.timeout(60):
+            while True:
+                second, first = await koda.store.versions(session_id, limit=2)
+                if first.final_job_id is not None:
+                    break
+                await asyncio.sleep(0.02)
+        assert second.final_job_id is None
+
+
+@pytest.mark.full
 async def test_a_note_is_typed_a_fork_begins_there_and_files_are_told_apart(koda: World, browser: Browser) -> None:
     koda.directory.asks = False
     async with looking(browser, koda.url) as page:

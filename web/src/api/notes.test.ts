@@ -48,7 +48,9 @@ test('what was typed is there again after a reload, and nothing of another sessi
   after.add({ time: 2 }, none);
   expect(new Set(after.list.map(({ key }) => key)).size).toBe(2);
   expect(new Notes('ses_2', kept).list).toEqual([]);
-  after.clear();
+  after.clear([after.list[0]?.key ?? 0]);
+  expect(after.list).toMatchObject([{ time: 2 }]);
+  after.clear(after.list.map(({ key }) => key));
   expect(new Notes('ses_1', kept).list).toEqual([]);
   kept.setItem('koda.notes.ses_1', '{"nonsense"');
   expect(new Notes('ses_1', kept).list).toEqual([]);

@@ -77,14 +77,15 @@ export class Notes {
     this.put(this.list.filter((each) => each.key !== key));
   }
 
-  clear(): void {
-    this.put([]);
+  /** Let go of those that were sent, and of none that came meanwhile. */
+  clear(sent: readonly number[]): void {
+    this.put(this.list.filter(({ key }) => !sent.includes(key)));
   }
 
-  /** What is to be sent, once all pictures are stored that are under way. */
-  async written(): Promise<Note[]> {
-    await Promise.all(this.taken.values());
-    return this.list.filter(({ text }) => text.trim()).map(({ key: _, ...note }) => ({ ...note, text: note.text.trim() }));
+  /** What is to be sent of some of them, or of all, once their pictures are stored that are under way. */
+  async written(keys: readonly number[] = this.list.map(({ key }) => key)): Promise<Note[]> {
+    await Promise.all(keys.map((key) => this.taken.get(key)));
+    return this.list.filter(({ key, text }) => keys.includes(key) && text.trim()).map(({ key: _, ...note }) => ({ ...note, text: note.text.trim() }));
   }
 
   private put(list: readonly Draft[]): void {

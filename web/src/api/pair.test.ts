@@ -43,4 +43,16 @@ describe('Pair', () => {
     pair.settled();
     expect(second.currentTime).toBe(0.4);
   });
+  it('has both stand in the middle of one frame once the first is there', () => {
+    vi.stubGlobal('cancelAnimationFrame', () => {});
+    const [first, second] = [standing(), standing()];
+    const pair = new Pair(15);
+    pair.first.watch(pair.shown);
+    pair.first.attach(first as unknown as HTMLVideoElement);
+    pair.attachSecond(second as unknown as HTMLVideoElement);
+    pair.seek(52 / 15);
+    pair.first.seen();
+    expect(first.currentTime).toBeCloseTo(52.5 / 15);
+    expect(second.currentTime).toBeCloseTo(52.5 / 15);
+  });
 });

@@ -84,9 +84,7 @@ export class Pair {
     this.rate = 0;
     this.first.pause();
     this.second?.pause();
-    const frame = Math.floor(this.first.shown.time * this.fps + 1e-4);
-    this.first.seek(frame / this.fps);
-    this.stand(frame / this.fps);
+    this.stand(this.first.shown.time);
   };
 
   /** What the first shows has changed: where it is sought rather than played, the second is too; where it stopped by itself, it stands. */
@@ -135,6 +133,7 @@ export class Pair {
     }
   }
 
+  /** Have the second show the frame that begins at a time. */
   private stand(time: number): void {
     const { second, fps } = this;
     if (!second) return;

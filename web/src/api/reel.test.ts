@@ -70,3 +70,27 @@ test('where the first try made it stand, it plays on as it did before that', () 
   expect(video.paused).toBe(false);
   expect(reel.shown.playing).toBe(true);
 });
+
+test('what stands is said to be where its frame begins, and is in the middle of it', () => {
+  const { video, reel } = reeled();
+  reel.play({ rate: 1, from: 0, to: 5, loop: true });
+  video.currentTime = 1.999 / 60;
+  reel.pause();
+  expect(reel.shown).toEqual({ time: 1 / 60, playing: false });
+  expect(video.currentTime).toBeCloseTo(1.5 / 60);
+  reel.seen();
+  expect(reel.shown.time).toBe(1 / 60);
+});
+
+test('a video that comes shows the frame that is said, unless it plays by then', () => {
+  const { video, reel } = reeled();
+  reel.ready();
+  expect(video.currentTime).toBe(0.5 / 60);
+  expect(reel.hasPainted).toBe(false);
+  reel.seen();
+  expect(reel.hasPainted).toBe(true);
+  reel.play({ rate: 1, from: 0, to: 5, loop: true });
+  video.currentTime = 3;
+  reel.ready();
+  expect(video.currentTime).toBe(3);
+});

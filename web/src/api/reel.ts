@@ -1,10 +1,11 @@
 /**
  * A video, moved by frames: to the very one that is named, backwards as well, and within a part of it.
  *
- * At a frame's very beginning a browser may show the one before, so a frame is sought in its middle. No browser plays
- * backwards: there it is sought, one frame after the other, as fast as it follows.
+ * At a frame's very beginning a browser may show the one before, so a frame is sought in its middle; what stands is said to be
+ * where its frame begins. No browser plays backwards: there it is sought, one frame after the other, as fast as it follows.
  */
 import { around, beginning, type How } from './moved';
+import { frameAt } from './timecode';
 
 interface Shown {
   time: number;
@@ -13,6 +14,8 @@ interface Shown {
 
 export class Reel {
   shown: Shown = { time: 0, playing: false };
+  /** Whether the video has shown a frame of its own yet. */
+  hasPainted = false;
   private readonly watchers = new Set<() => void>();
   private video: HTMLVideoElement | null = null;
   private how: How | undefined;
@@ -30,6 +33,7 @@ export class Reel {
   attach = (video: HTMLVideoElement | null): void => {
     if (video === null) this.stop();
     this.video = video;
+    this.hasPainted = false;
   };
 
   seek = (time: number): void => {
@@ -55,7 +59,9 @@ export class Reel {
     const { video } = this;
     this.stop();
     video?.pause();
-    if (this.shown.playing) this.show({ playing: false, ...(video ? { time: video.currentTime } : {}) });
+    if (!this.shown.playing) return;
+    if (video) this.put(this.frameOf(video)); // where it stopped it may show the frame before, or the next one
+    this.show({ playing: false });
   };
 
   /** Fetch the video anew, from an address that may have changed meanwhile, and go on with it as it was. */
@@ -63,8 +69,9 @@ export class Reel {
     const { video, how } = this;
     if (!video) return;
     this.begun += 1; // what was begun with the old one ends with it, which is nobody's pause
+    this.hasPainted = false;
     video.load();
-    video.currentTime = (Math.floor(time * this.fps + 1e-4) + 0.5) / this.fps;
+    video.currentTime = (frameAt(time, this.fps) + 0.5) / this.fps;
     if (!playing || !how) return this.pause();
     if (how.rate > 0) {
       video.playbackRate = how.rate;
@@ -74,9 +81,17 @@ export class Reel {
     if (this.looking === 0) this.look(performance.now());
   };
 
+  /** The video can be moved: from now on it shows the frame that is said, and no poster, which may be of another one. */
+  ready = (): void => {
+    if (!this.shown.playing) this.put(this.shown.time);
+  };
+
   /** The video shows a frame that was sought, or one that it came to by itself. */
   seen = (): void => {
-    if (this.video && !this.shown.playing) this.show({ time: this.video.currentTime });
+    const { video } = this;
+    if (!video) return;
+    this.hasPainted = true;
+    if (!this.shown.playing) this.show({ time: this.frameOf(video) });
   };
 
   /** The browser stopped it: where nobody asked for that, it stands. */
@@ -99,6 +114,11 @@ export class Reel {
     if (!this.video) return;
     this.video.currentTime = time + 0.5 / this.fps;
     this.show({ time });
+  }
+
+  /** When the frame begins that a video is in. */
+  private frameOf({ currentTime }: HTMLVideoElement): number {
+    return frameAt(currentTime, this.fps) / this.fps;
   }
 
   private look(now: number): void {

@@ -1,14 +1,36 @@
 /** The very frame that a video shows, as a PNG of the video's own size. */
 
-export async function pictureOf(video: HTMLVideoElement | null, src: string): Promise<Blob> {
+const NEARLY_S = 1e-3;
+const PAINTED_MS = 500;
+const THERE_MS = 20_000;
+
+/** The frame that a video has at a time, in whose middle that is; it is shown first. */
+export async function pictureOf(video: HTMLVideoElement | null, src: string, middle: number): Promise<Blob> {
   if (!video) throw new Error('there is no video');
-  if (video.seeking) await new Promise((there) => video.addEventListener('seeked', there, { once: true }));
+  await painted(video, middle);
+  if (Math.abs(video.currentTime - middle) > NEARLY_S) return drawn(await fromHere(src, middle)); // somebody moved it on
   try {
     return await drawn(video);
   } catch (error) {
     if (!(error instanceof DOMException && error.name === 'SecurityError')) throw error;
-    return drawn(await fromHere(src, video.currentTime)); // it came from a bucket, whose pictures no page may read
+    return drawn(await fromHere(src, middle)); // it came from a bucket, whose pictures no page may read
   }
+}
+
+/** Have a video show what it has at a time: one that was never moved has its poster on the screen, and nothing to be drawn. */
+export async function painted(video: HTMLVideoElement, at: number): Promise<void> {
+  const shown = new Promise<unknown>((told) => 'requestVideoFrameCallback' in video && video.requestVideoFrameCallback(told));
+  const there = new Promise((found, failed) => {
+    video.addEventListener('seeked', found, { once: true });
+    setTimeout(() => failed(new Error('the video is not there yet')), THERE_MS);
+  });
+  video.currentTime = at;
+  await there;
+  await Promise.race([shown, after(PAINTED_MS)]); // out of sight nothing is painted, and a browser may not tell
+}
+
+function after(milliseconds: number): Promise<void> {
+  return new Promise((over) => setTimeout(over, milliseconds));
 }
 
 interface Part {

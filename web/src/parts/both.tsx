@@ -47,7 +47,7 @@ export function Videos(compared: Compared) {
   const toggler = useRef(() => {});
   const stage = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    clock.seek(begun);
+    clock.seek(Math.round(begun * fps) / fps);
     const end = clock.first.watch(clock.shown);
     return () => {
       end();
@@ -59,7 +59,8 @@ export function Videos(compared: Compared) {
     setUntaken(false);
     const [a, b] = [...(stage.current?.querySelectorAll('video') ?? [])];
     try {
-      if (a && b) save(await beside(await pictureOf(a, pair.a.videoUrl), await pictureOf(b, pair.b.videoUrl)), `${fileName(`${nameOf(pair.a)} ${nameOf(pair.b)}`)}-f${frameAt(time, fps)}.png`);
+      const middle = (frameAt(time, fps) + 0.5) / fps;
+      if (a && b) save(await beside(await pictureOf(a, pair.a.videoUrl, middle), await pictureOf(b, pair.b.videoUrl, middle)), `${fileName(`${nameOf(pair.a)} ${nameOf(pair.b)}`)}-f${frameAt(time, fps)}.png`);
     } catch {
       setUntaken(true); // one of them is not there
     }
@@ -168,7 +169,7 @@ function Framed({ urls: [a, b], ...compared }: Compared & { urls: readonly [stri
   }, [both]);
   const ready = one.timeline && other.timeline;
   useEffect(() => {
-    if (ready) both.seek(begun);
+    if (ready) both.seek(Math.round(begun * fps) / fps);
   }, [both, ready !== undefined]);
   const page = (name: 'A' | 'B', url: string, frame: RefObject<HTMLIFrameElement | null>) => (
     <iframe
@@ -318,7 +319,7 @@ function Under({ pair: { a, b, fps, frames }, curve, unsaid, keep, moved, toggle
           {unsaid ? `Frame by frame they were not compared: ${unsaid}` : 'Comparing frame by frame…'}
         </p>
       )}
-      <Transport moved={moved} scenes={one} others={isAlike(one, other) ? undefined : other} toggler={toggler} stage={stage} end={<FullScreen fill={fill} />}>
+      <Transport moved={moved} scenes={one} others={isAlike(one, other) ? undefined : other} toggler={toggler} stage={stage} isScreen end={<FullScreen fill={fill} />}>
         {tools}
       </Transport>
     </div>

@@ -2,7 +2,7 @@ import { Download, RotateCw, Volume2, VolumeX } from 'lucide-react';
 import { type ReactNode, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Reel } from '../api/reel';
 import type { Stretch } from '../api/scenes';
-import { pictureOf } from '../api/still';
+import { painted, pictureOf } from '../api/still';
 import { Screen } from './screen';
 import { ICON } from './transport';
 
@@ -20,6 +20,8 @@ interface Shown {
   wide: number;
   /** What is said over it, where it is not what it is going to be. */
   stale?: string | undefined;
+  /** Which one it is, said over it, where another one might be meant. */
+  shows?: string | undefined;
   /** What else can be done with it. */
   tools?: ReactNode;
   /** Where small frames of it are, or else there. */
@@ -34,7 +36,7 @@ interface Shown {
 }
 
 /** A video, moved by frames as the live page is. */
-export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, tools, sprites, gone, refused, otherwise, reel: given }: Shown) {
+export function Film({ src, poster, label, name, duration, fps, scenes, wide, stale, shows, tools, sprites, gone, refused, otherwise, reel: given }: Shown) {
   const video = useRef<HTMLVideoElement>(null);
   const reel = useMemo(() => given ?? new Reel(fps), [given, fps]);
   const { time, playing } = useSyncExternalStore(reel.watch, () => reel.shown);
@@ -71,9 +73,11 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
       wide={wide}
       scenes={scenes}
       name={name}
+      label={stale ?? shows}
       sprites={sprites}
       moved={{ time, duration: length, fps, playing, seek: reel.seek, play: reel.play, pause: reel.pause }}
-      still={() => pictureOf(video.current, src)}
+      still={(at) => pictureOf(video.current, src, at + 0.5 / fps)}
+      waits={() => (reel.hasPainted || !video.current ? undefined : painted(video.current, reel.shown.time + 0.5 / fps))}
       tools={
         <>
           {tools}
@@ -92,7 +96,10 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
         muted={muted}
         preload="metadata"
         aria-label={label}
-        onLoadedMetadata={({ currentTarget }) => setReal(currentTarget.duration)}
+        onLoadedMetadata={({ currentTarget }) => {
+          setReal(currentTarget.duration);
+          reel.ready();
+        }}
         onPause={reel.stopped}
         onSeeked={reel.seen}
         onEnded={reel.ended}
@@ -101,7 +108,6 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
       <div role="status" className="pointer-events-none absolute inset-x-3 z-1 mx-auto max-w-md">
         {why && <Dead why={why} src={src} otherwise={otherwise} again={again} />}
       </div>
-      {stale && <p className="absolute top-2 left-2 max-w-[calc(100%-1rem)] rounded-lg bg-panel px-2.5 py-1 text-sm sm:top-3 sm:left-3">{stale}</p>}
     </Screen>
   );
 }

@@ -25,6 +25,8 @@ interface Shown {
   tools: ReactNode;
   /** Called where somebody leaves it, and where nobody is at it any more. */
   leave: (isAlone?: boolean) => void;
+  /** Which page it is, said over it, where another one might be meant. */
+  label?: string | undefined;
   /** What is seen until it is there, where nobody asked for it; it is left without a word where it does not come. */
   instead?: ReactNode;
 }
@@ -100,7 +102,7 @@ function Starting({ wide, tools }: Pick<Shown, 'wide' | 'tools'>) {
 }
 
 /** One page after the other in one place: where its address is renewed, it goes on as it was. */
-function Page({ what, name, url, wide, scenes, tools, still, instead }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
+function Page({ what, name, url, wide, scenes, tools, still, label, instead }: Omit<Shown & Source, 'leave' | 'source'> & { url: string }) {
   const frame = useRef<HTMLIFrameElement>(null);
   const before = useRef<LivePage>(undefined);
   const page = useMemo(() => {
@@ -125,6 +127,7 @@ function Page({ what, name, url, wide, scenes, tools, still, instead }: Omit<Sho
         begun={timeline}
         moved={timeline && { ...timeline, time, playing, seek: page.seek, play: page.play, pause: page.pause }}
         still={still}
+        label={label}
         clear={page.clear}
         pick={page.pick}
         tools={

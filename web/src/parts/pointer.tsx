@@ -9,6 +9,8 @@ interface Props {
   pick?: (x: number, y: number) => Promise<Picked | undefined>;
   take: (what: Partial<Picked> & { box: Box }) => void;
   leave: () => void;
+  /** Whether nothing was pointed at yet, and how that is done is said. */
+  isNew: boolean;
 }
 
 interface At {
@@ -19,9 +21,11 @@ interface At {
 const STEPS = 50;
 const LEAST = 0.015;
 const AROUND = 0.12;
+/** Below this much of the picture, what says how to point is on its top. */
+const LOW = 0.75;
 
 /** Lies over the picture while somebody points: what is there is outlined and taken by a click; or a box is drawn around it. */
-export function Pointer({ width, height, pick, take, leave }: Props) {
+export function Pointer({ width, height, pick, take, leave, isNew }: Props) {
   const whole = useRef<HTMLDivElement>(null);
   const [from, setFrom] = useState<At>();
   const [to, setTo] = useState<At>({ x: width / 2, y: height / 2 });
@@ -108,6 +112,14 @@ export function Pointer({ width, height, pick, take, leave }: Props) {
           className="absolute size-5 -translate-1/2 rounded-full border-2 border-white shadow-[0_0_0_1px_#000]"
           style={{ left: `${(to.x / width) * 100}%`, top: `${(to.y / height) * 100}%` }}
         />
+      )}
+      {isNew && !drawn && (
+        <p
+          aria-hidden
+          className={`pointer-events-none absolute inset-x-2 mx-auto w-fit rounded-lg bg-panel px-2.5 py-1 text-center text-sm ${to.y > height * LOW ? 'top-2' : 'bottom-2'}`}
+        >
+          Click what you mean, or draw a box around it<span className="hidden sm:inline">. By keys: arrows, then Enter. Esc leaves</span>
+        </p>
       )}
       <p role="status" className="sr-only">
         {named}

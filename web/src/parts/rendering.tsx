@@ -2,6 +2,7 @@ import { useId, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView } from '../api/client';
 import { canBeTransparent } from '../api/finals';
+import { useChosen, useVersions } from '../api/versions';
 import type { Send } from '../screens/session';
 import { Button } from './button';
 
@@ -31,7 +32,7 @@ export function Rendering({ session, send, busy, again = false, isMain = !again 
   const usual: Options = { ...USUAL, ...session.state.render };
   const [wanted, setWanted] = useState(usual);
   const chosen = possible(wanted);
-  const explained = useId();
+  const [explained, rendered] = [useId(), useId()];
   const same = (Object.keys(usual) as (keyof Options)[]).every((name) => chosen[name] === usual[name]);
   const as = chosen.format === 'mp4' ? '' : ` as ${chosen.format}`;
   const named = `${chosen.resolution === '4k' ? '4K' : chosen.resolution} at ${chosen.fps} fps${as}`;
@@ -55,6 +56,11 @@ export function Rendering({ session, send, busy, again = false, isMain = !again 
       ))}
     </select>
   );
+  const versions = useVersions(session.id);
+  const [number] = useChosen();
+  const of = versions.length > 1 && versions.find(({ current }) => current)?.number;
+  const which = of === versions.at(-1)?.number ? 'the newest' : 'the current one';
+  const other = number !== undefined && number !== of ? `, not version ${number} that you look at` : '';
   return (
     <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-2">
@@ -77,9 +83,14 @@ export function Rendering({ session, send, busy, again = false, isMain = !again 
           Transparent: what the page leaves transparent stays so, to be laid over something else.
         </p>
       )}
-      <Button kind={isMain ? 'main' : 'plain'} onClick={render} disabled={busy}>
+      <Button kind={isMain ? 'main' : 'plain'} onClick={render} disabled={busy} aria-describedby={of ? rendered : undefined}>
         Render {named}
       </Button>
+      {of && (
+        <p id={rendered} className="text-sm text-muted">
+          {`Renders version ${of}, ${which}${other}.`}
+        </p>
+      )}
     </div>
   );
 }

@@ -27,6 +27,10 @@ interface Props {
   meanwhile?: ReactNode;
   /** Take a picture of the frame that is shown, as a PNG, where that can be done. */
   still?: ((time: number) => Promise<Blob>) | undefined;
+  /** What is to be waited for before what is shown is what it is said to be; undefined where it is. */
+  waits?: () => Promise<void> | undefined;
+  /** What it is, over it, where that is not clear. */
+  label?: string | undefined;
   name: string;
   clear?: (isClear: boolean) => void;
   pick?: (x: number, y: number) => Promise<Picked | undefined>;
@@ -39,7 +43,7 @@ const NONE: readonly Draft[] = [];
 const unheard = () => () => {};
 
 /** The picture with all that moves it, together on the whole screen where somebody wants that. */
-export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, name, clear, pick, tools, sprites }: Props) {
+export function Screen({ wide, children, moved, scenes, begun, meanwhile, still, waits, label, name, clear, pick, tools, sprites }: Props) {
   const whole = useRef<HTMLDivElement>(null);
   const toggler = useRef(() => {});
   const ranged = useRef<Range>(undefined);
@@ -53,7 +57,8 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     setTaking(true);
     setProblem(undefined);
     try {
-      save(await still(moved.time), `${name}-f${frameAt(moved.time, moved.fps)}.png`);
+      const frame = frameAt(moved.time, moved.fps);
+      save(await still(frame / moved.fps), `${name}-f${frame}.png`);
     } catch (error) {
       setProblem(error instanceof Problem ? error : new Problem(0, 'STILL_FAILED', `There is no picture of this frame: ${String(error)}`));
     }
@@ -66,7 +71,9 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
   const canPoint = pointing !== undefined && still !== undefined && moved !== undefined && notes.length < MOST;
   const point = () => {
     moved?.pause();
-    setPoints(canPoint);
+    const waiting = canPoint ? waits?.() : undefined;
+    if (waiting) void waiting.then(() => setPoints(true), () => undefined); // one points at what is seen
+    else setPoints(canPoint);
   };
   const leave = () => {
     setPoints(false);
@@ -130,7 +137,8 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
                 <Outline key={key} box={box} width={pointing.width} height={pointing.height} label={String(at + 1)} />
               ),
           )}
-        {points && pointing && <Pointer width={pointing.width} height={pointing.height} pick={pick} take={note} leave={leave} />}
+        {label && <p className="pointer-events-none absolute top-2 left-2 max-w-[calc(100%-1rem)] rounded-lg bg-panel px-2.5 py-1 text-sm sm:top-3 sm:left-3">{label}</p>}
+        {points && pointing && <Pointer width={pointing.width} height={pointing.height} pick={pick} take={note} leave={leave} isNew={notes.length === 0} />}
       </div>
       <Said problem={problem} />
       {moved ? (

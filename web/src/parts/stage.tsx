@@ -79,7 +79,7 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
   const back = shown?.jobId ? 'Back to the video' : 'Back to the scenes';
   useAct(canBeLive && !version && (isLive ? back : 'See it live'), () => wantLive(!isLive));
   useAct(watching.offers && !version && WATCH, watching.begin);
-  if (version) return <Older key={version.id} session={session} version={version} wide={wide} />;
+  if (version) return <Older key={version.id} session={session} version={version} now={now} wide={wide} />;
   const live = canBeLive && <Switch plays={isLive} back={back} title="The page itself, as it is now; it wakes the session" toggle={() => wantLive(!isLive)} />;
   const isThere = shown?.jobId !== undefined && shown.jobId !== null && gone !== shown.jobId;
   const isPinned = Boolean(state.owes) && todos.length > 0;
@@ -226,16 +226,17 @@ function Pinned({ todos }: { todos: readonly Schemas['Todo'][] }) {
 }
 
 /** An older version: its video, or the page that it was. */
-function Older({ session, version, wide }: { session: SessionView; version: VersionView; wide: number }) {
+function Older({ session, version, now, wide }: { session: SessionView; version: VersionView; now: number | undefined; wide: number }) {
   const [gone, setGone] = useState(false);
   const [plays, setPlays] = useState(false);
   const [refused, setRefused] = useState(false);
   const name = `${fileName(titleOf(session))}-v${version.number}`;
+  const label = `Version ${version.number}${now ? ` — version ${now} is the current one` : ''}`;
   const page = <Switch plays={plays} title="The page as it was built then; nothing is started for it" toggle={() => setPlays(!plays)} />;
   return (
     <figure className="space-y-2">
       {plays ? (
-        <Played sessionId={session.id} versionId={version.id} videoUrl={version.videoUrl} name={name} wide={wide} scenes={version.scenes ?? []} tools={page} leave={() => setPlays(false)} />
+        <Played sessionId={session.id} versionId={version.id} videoUrl={version.videoUrl} name={name} label={label} wide={wide} scenes={version.scenes ?? []} tools={page} leave={() => setPlays(false)} />
       ) : gone ? (
         <div className="picture bg-sunken" style={{ '--wide': wide } as CSSProperties}>
           <p className="max-w-sm px-8 py-10 text-center text-balance text-muted">The video of this version is not there any more. Go back to it to render it again.</p>
@@ -248,6 +249,7 @@ function Older({ session, version, wide }: { session: SessionView; version: Vers
           otherwise="or see it live"
           poster={version.thumbnailUrl}
           label={`Version ${version.number}`}
+          shows={label}
           name={name}
           duration={version.duration}
           fps={session.state.plan?.fps ?? 60}

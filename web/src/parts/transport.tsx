@@ -35,6 +35,8 @@ interface Props {
   marks?: readonly number[];
   /** What it is in: keys that move any page move this only where somebody is at it. */
   stage: RefObject<HTMLElement | null>;
+  /** Whether that is what the whole screen is about: the keys to its ends are the film's, wherever one is. */
+  isScreen?: boolean;
   /** What else can be done with what is shown. */
   children?: ReactNode;
   /** What is at the end, however narrow it is. */
@@ -44,7 +46,7 @@ interface Props {
 }
 
 /** Play, at any speed and in both directions, a part or all of it; go to a frame by slider, steps or scenes, or by typing where. */
-export function Transport({ moved, scenes, others, begun, toggler, ranged, marks = [], stage, children, end, looked }: Props) {
+export function Transport({ moved, scenes, others, begun, toggler, ranged, marks = [], stage, isScreen = false, children, end, looked }: Props) {
   const { time, duration, fps, playing, seek, play, pause } = moved;
   const frames = framesIn(duration, fps);
   const frame = Math.min(frameAt(time, fps), frames - 1);
@@ -108,8 +110,9 @@ export function Transport({ moved, scenes, others, begun, toggler, ranged, marks
   };
   useKey('ArrowUp', scenes.length > 0 ? () => scene(-1) : undefined, { held: true, within: stage });
   useKey('ArrowDown', scenes.length > 0 ? () => scene(1) : undefined, { held: true, within: stage });
-  useKey('Home', () => go(0), { within: stage });
-  useKey('End', () => go(frames - 1), { within: stage });
+  const ends = isScreen ? undefined : stage;
+  useKey('Home', () => go(0), { within: ends });
+  useKey('End', () => go(frames - 1), { within: ends });
   const back = () => go(began.current);
   useKey('Enter', playing ? back : undefined, { first: true });
   const again = useRef(() => {});

@@ -1,4 +1,4 @@
-import { MousePointerClick, X } from 'lucide-react';
+import { CircleDashed, MousePointerClick, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { restOf } from '../../node/src/fields';
 import { ask } from '../api/client';
@@ -8,6 +8,7 @@ import type { Refused, Sent } from '../screens/session';
 import { Button } from './button';
 import { useAnswered, useFirstWrong } from './field';
 import { Key } from './keys';
+import { WIDE } from './media';
 import { Said } from './said';
 
 const SAID = 'notes-said';
@@ -25,32 +26,45 @@ export function Tray({ notes, send, busy, refused }: Omit<Sent, 'send'> & { note
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (busy || sending || written === 0) return;
-    setSending(true);
+    setSending(true); // its pictures may be on their way for a while, before anything is asked of the server
+    const keys = list.map(({ key }) => key);
     setSent(list.filter(({ text }) => text.trim()).map(({ key }) => key));
-    if (await send(await notes.written())) notes.clear();
+    if (await send(await notes.written(keys))) notes.clear(keys);
     setSending(false);
   };
+  const told = written < 2 ? 'the note' : `${written} notes`;
   return (
-    <form ref={form} onSubmit={(event) => void submit(event)} className="card space-y-4 p-5" aria-labelledby="notes">
+    <form ref={form} onSubmit={(event) => void submit(event)} className="card flex flex-col gap-4 p-5 lg:max-h-[calc(100dvh-2rem)]" aria-labelledby="notes">
       <h2 id="notes" className="font-semibold">
         Notes
       </h2>
-      <ol className="space-y-4">
+      <ol className="min-h-0 space-y-4 lg:-m-1 lg:overflow-y-auto lg:p-1">
         {list.map((each, at) => (
-          <One key={each.key} note={each} number={at + 1} notes={notes} refused={refused} name={`notes.${sent.indexOf(each.key)}`} />
+          <One key={each.key} note={each} number={at + 1} notes={notes} refused={refused} name={`notes.${sent.indexOf(each.key)}`} isSent={sending} />
         ))}
       </ol>
       <Said problem={refused?.problem} id={SAID} except={NOTES} />
       <div className="flex flex-wrap gap-2">
         <Button kind="main" type="submit" disabled={busy || sending || written === 0}>
-          {written < 2 ? 'Send the note' : `Send ${written} notes`} <Key name="Ctrl Enter" />
+          {sending ? (
+            <>
+              <CircleDashed aria-hidden className="breathing size-4" /> Sending {told}…
+            </>
+          ) : (
+            <>
+              Send {told} <Key name="Ctrl Enter" />
+            </>
+          )}
         </Button>
         {list.length < MOST && (
-          <Button kind="quiet" onClick={() => notes.stage?.point()}>
+          <Button kind="quiet" disabled={sending} onClick={() => notes.stage?.point()}>
             <MousePointerClick aria-hidden className="size-4" /> Point at something else
           </Button>
         )}
       </div>
+      <p role="status" className="sr-only">
+        {sending && `Sending ${told}`}
+      </p>
     </form>
   );
 }
@@ -62,15 +76,18 @@ interface OneProps {
   refused: Refused | undefined;
   /** What the request that was sent last calls it. */
   name: string;
+  /** Whether it is on its way, with the words that it has. */
+  isSent: boolean;
 }
 
-function One({ note, number, notes, refused, name }: OneProps) {
+function One({ note, number, notes, refused, name, isSent }: OneProps) {
   const answered = useAnswered({ problem: refused?.problem, name, value: note.text, hint: restOf(refused?.problem, NOTES) && SAID });
   const words = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (notes.newest !== note.key) return;
     notes.newest = undefined;
     words.current?.focus({ preventScroll: true });
+    if (window.matchMedia(WIDE).matches) words.current?.form?.scrollIntoView({ block: 'nearest' }); // with what sends it
     words.current?.scrollIntoView({ block: 'nearest' });
   }, [notes, note.key]);
   const remove = () => {
@@ -96,6 +113,7 @@ function One({ note, number, notes, refused, name }: OneProps) {
         <button
           type="button"
           aria-label={`Remove note ${number}`}
+          disabled={isSent}
           className="grid size-7 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text"
           onClick={remove}
         >
@@ -107,6 +125,7 @@ function One({ note, number, notes, refused, name }: OneProps) {
         aria-label={`What should be different, note ${number}`}
         placeholder="Red, larger, slower, remove it, other words…"
         rows={2}
+        readOnly={isSent}
         className="field resize-none"
         value={note.text}
         onChange={({ target }) => notes.change(note.key, { text: target.value })}

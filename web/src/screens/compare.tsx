@@ -135,7 +135,10 @@ function Modes({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {
           aria-pressed={mode === name}
           title={`${words} (${at + 1})`}
           className="inline-flex min-h-8 items-center gap-2 rounded-lg px-2.5 text-sm text-muted hover:text-text aria-pressed:bg-accent-ground aria-pressed:text-accent"
-          onClick={() => choose(name)}
+          onClick={({ detail, currentTarget }) => {
+            choose(name);
+            if (detail > 0) currentTarget.blur(); // keys of who presses by pointer are the page's
+          }}
         >
           <Icon aria-hidden className="size-4" />
           <span className="max-md:sr-only">{words}</span>

@@ -99,6 +99,7 @@ export function Session({ id }: { id: string }) {
   });
   const noting = sentFrom('notes');
   const { state } = session;
+  const tray = <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />;
   return (
     <>
       <title>{`${isNew ? '● ' : ''}${titleOf(session).slice(0, 60)} · koda`}</title>
@@ -161,6 +162,7 @@ export function Session({ id }: { id: string }) {
           </Pointing>
         </div>
         <div className={`min-w-0 space-y-5 lg:col-start-2 lg:row-span-2 lg:row-start-1 ${state.owes ? STAYS : ''}`}>
+          {isWide && tray}
           <div className={state.owes ? 'lg:max-h-[60dvh] lg:shrink-0 lg:overflow-y-auto' : ''}>
             <Drafting value={edit}>
               <Turn session={session} progress={progress} thinking={thinking} lost={lost} lookAtFiles={file.readNewest} {...sentFrom('turn')} />
@@ -177,7 +179,7 @@ export function Session({ id }: { id: string }) {
           <p role="status" className={isBeingForked ? 'text-sm text-muted' : 'sr-only'}>
             {isBeingForked && 'Another session is being made from here. It opens as soon as it is there.'}
           </p>
-          <Tray notes={notes} {...noting} send={(told) => noting.send(takesChanges(state) ? 'changes' : 'messages', { notes: told })} />
+          {!isWide && tray}
         </div>
         {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
       </div>
