@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
@@ -13,6 +14,7 @@ from koda_ray.errors import InvalidInput
 from koda_ray.state.past import UNDO
 from koda_ray.state.records import CommandRecord
 from koda_ray.types import Budget, Note, Owes, RenderOptions, SceneEdit, SessionPermissions, new_id
+from koda_ray.wrong_values import in_our_words
 
 __all__ = ["COMMAND_NAMES", "command_of", "parse_command"]
 
@@ -135,6 +137,7 @@ def parse_command(name: str, body: Mapping[str, JsonValue]) -> commands.Command 
     try:
         return parser(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise InvalidInput(f"{name}: {where}: {first['msg']}", context={"field": where}) from None
+        wrong = in_our_words(cast("Mapping[str, object]", first)) or first["msg"]
+        raise InvalidInput(f"{name}: {where}: {wrong}", context={"field": where}) from None

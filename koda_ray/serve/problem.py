@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from koda_ray.errors import InvalidInput, KodaError
 from koda_ray.logs import get_logger
 from koda_ray.wire import Problem, ProblemField
+from koda_ray.wrong_values import in_our_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,16 +179,11 @@ def _field(item: dict[str, Any]) -> ProblemField:
     where = [str(part) for part in item["loc"]]
     if where and where[0] in ("body", "query", "path", "header", "cookie") and len(where) > 1:
         where = where[1:]
-    problem = str(item["msg"]).removeprefix("Value error, ")
-    value = item.get("input")
-    if item["type"] == "string_too_long" and isinstance(value, str):
-        problem = f"{problem} (it has {len(value):,})"
-    elif isinstance(value, str | int | float) and len(str(value)) <= _SHORT_CHARS:
-        problem = f"{problem} (it is {value!r})"
-    if item["type"] == "extra_forbidden":
-        problem = "there is no such field"
-    elif item["type"] == "too_short":
-        problem = f"give at least {item['ctx']['min_length']}, not {item['ctx']['actual_length']}"
+    problem = in_our_words(item)
+    if problem is None:
+        problem, value = str(item["msg"]).removeprefix("Value error, "), item.get("input")
+        if isinstance(value, str | int | float) and len(str(value)) <= _SHORT_CHARS:
+            problem = f"{problem} (it is {value!r})"
     return ProblemField(field=".".join(where), problem=problem)
 
 

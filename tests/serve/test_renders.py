@@ -369,7 +369,7 @@ async def test_one_key_is_one_render(koda: World, http: httpx.AsyncClient) -> No
         ({"entry": "other.html"}, "other.html"),
         ({"colour": "red"}, "colour"),
         ({"widht": 320}, "options.widht: there is no such field: did you mean width?"),
-        ({"format": "avi"}, "(it is 'avi')"),
+        ({"format": "avi"}, "not 'avi'"),
         ({"audio": [{"path": "a.mp3", "loud": 2}]}, "options.audio.0.loud: there is no such field, of path, "),
         ({"format": "avi", "effort": "much"}, "; options.effort"),
     ],

@@ -58,7 +58,7 @@ async def test_scenes_are_edited_and_made_as_they_are_then(koda: World, browser:
         await page.get_by_label("Seconds of scene 3").fill("1.5")
         await page.keyboard.press("Enter")
         await expect(page.get_by_label("Title of scene 1")).to_be_focused()
-        await expect(page.get_by_role("alert")).to_have_text("String should have at most 200 characters (it has 201)")
+        await expect(page.get_by_role("alert")).to_have_text("at most 200 characters, not 201")
         await page.get_by_label("Title of scene 1").fill("Bounce")
         await expect(page.get_by_label("Title of scene 2")).to_have_value("Fall")
         await page.get_by_label("Seconds of scene 3").fill("1.5")

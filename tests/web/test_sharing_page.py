@@ -108,7 +108,7 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             await guest.get_by_role("button", name="Send").click()
             await expect(guest.get_by_label("Your name")).to_be_focused()
             await expect(guest.get_by_label("Your name")).to_have_accessible_description(
-                "String should have at most 80 characters (it has 81)"
+                "at most 80 characters, not 81"
             )
             await expect(guest.get_by_label("Your comment")).to_have_value("Slower here")
             await guest.get_by_label("Your name").fill("Bob")
@@ -164,7 +164,7 @@ async def test_what_is_sent_again_because_its_answer_was_lost_is_there_once(
         await label.fill("x" * 101)
         await dialog.get_by_role("button", name="Make a link").click()
         await expect(label).to_be_focused()
-        await expect(label).to_have_accessible_description("String should have at most 100 characters (it has 101)")
+        await expect(label).to_have_accessible_description("at most 100 characters, not 101")
         await expect(label).to_have_value("x" * 101)
         await label.fill("Bob")
         await page.route("**/shares", lambda each: unheard(each) if each.request.method == "POST" else each.continue_())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from playwright.async_api import Browser, Page, expect
 
@@ -44,13 +42,13 @@ async def test_what_was_used_is_seen_and_limits_are_set(koda: World, browser: Br
         await dialog.get_by_text("Set limits").click()
         await dialog.get_by_label("Tokens").fill("-1")
         await page.keyboard.press("Enter")
-        await expect(dialog.get_by_role("alert")).to_contain_text("greater than or equal to 0")
+        await expect(dialog.get_by_role("alert")).to_contain_text("at least 0")
         await dialog.get_by_label("Warn from").fill("soon")
         await dialog.get_by_role("button", name="Set them").click()
         tokens, warn = dialog.get_by_label("Tokens"), dialog.get_by_label("Warn from")
         await expect(tokens).to_be_focused()
-        await expect(tokens).to_have_accessible_description("Input should be greater than or equal to 0 (it is -1)")
-        await expect(warn).to_have_accessible_description(re.compile("Input should be a valid number"))
+        await expect(tokens).to_have_accessible_description("at least 0, not -1")
+        await expect(warn).to_have_accessible_description("a number, not 'soon'")
         await expect(warn).to_have_value("soon")
         await on_every_screen(page)
         await dialog.get_by_label("Tokens").fill("1000")

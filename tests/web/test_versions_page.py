@@ -138,7 +138,7 @@ async def test_a_note_is_typed_a_fork_begins_there_and_files_are_told_apart(koda
         await note.fill("x" * 501)
         await page.get_by_role("button", name="Save", exact=True).click()
         await expect(note).to_be_focused()
-        await expect(note).to_have_accessible_description("String should have at most 500 characters (it has 501)")
+        await expect(note).to_have_accessible_description("at most 500 characters, not 501")
         await expect(note).to_have_value("x" * 501)
         await note.fill("the red one")
         await page.keyboard.press("Enter")

@@ -6,7 +6,7 @@ bytes, and a change request is a function from brief to brief.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "Heard",
     "Impossible",
     "Language",
+    "Look",
+    "PartName",
     "Style",
     "known_style",
 ]
@@ -30,6 +32,8 @@ Direction = Literal["left", "right", "up", "down"]
 Aspect = Literal["16:9", "9:16", "1:1", "4:5"]
 Font = Literal["sans", "serif", "mono", "round"]
 Language = Literal["en", "ja", "zh", "ko"]
+PartName = Literal["subject", "heading", "aside", "ground", "air", "finish"]
+"""What a film consists of: what it is about, its words, what lies behind, what drifts through, its last layer."""
 Impossible = Literal["too_long", "live_action", "interactive"]
 
 STYLES: tuple[Style, ...] = ("playful", "smooth", "cinematic")
@@ -51,6 +55,16 @@ def known_style(name: str | None) -> Style | None:
 
 
 _FILMS = (".mp4", ".webm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How one part differs from the rest: ``scale`` and ``speed`` are relative to the film's."""
+
+    colour: str | None = None
+    scale: float = 1.0
+    speed: float = 1.0
+    shown: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +101,8 @@ class Brief:
     font: Font | None = None
     lettering: float = 1.0
     """How large a line of type is beside its subject, relative to usual."""
+    looks: tuple[tuple[PartName, Look], ...] = ()
+    """What was asked of one part alone; see `look`."""
     variant: int = 0
     """Which of the compositions, on top of the one that the prompt's seed picks."""
     easing: Style | None = None
@@ -117,3 +133,17 @@ class Brief:
         """The picture's shape, for staging."""
         ratio = self.width / self.height
         return "wide" if ratio > 1.2 else "tall" if ratio < 0.84 else "square"
+
+    def look(self, part: PartName) -> Look:
+        """Return how a part differs from the rest of the film; as it does not where nothing was asked of it."""
+        return dict(self.looks).get(part, Look())
+
+    def with_look(self, part: PartName, look: Look) -> Brief:
+        """Return the brief with a part that looks so."""
+        others = {name: each for name, each in self.looks if name != part}
+        kept = {**others, part: look} if look != Look() else others
+        return replace(self, looks=tuple(sorted(kept.items())))
+
+    def unpainted(self, part: PartName) -> Brief:
+        """Return the brief without a colour of that part alone: one for the whole film was said later."""
+        return self.with_look(part, replace(self.look(part), colour=None))

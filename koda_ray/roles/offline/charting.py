@@ -12,7 +12,7 @@ from koda_ray.roles.offline.colour import from_oklch, to_oklch, with_contrast
 from koda_ray.roles.offline.extract import find_length
 from koda_ray.roles.offline.figures import Datum, find_data
 from koda_ray.roles.offline.film import Film, Timing
-from koda_ray.roles.offline.films.stage import Ground, air, set_stage
+from koda_ray.roles.offline.films.stage import Ground, air, heading_of, set_stage
 from koda_ray.roles.offline.hearing import Hearing
 from koda_ray.roles.offline.language import alternatives, expression, figures, listed, said
 from koda_ray.roles.offline.motion import elastic
@@ -38,6 +38,8 @@ class Chart(Subject):
 
     obvious = True
     length_s = 6.0
+    heading_in = "Heading"
+    place = (0.05, 0.24, 0.95, 0.95)
     zoom = 1.08
     long = True
 
@@ -90,6 +92,10 @@ class Chart(Subject):
         values = ", ".join(f"{d.value:g}" for d in own_brief(brief, Figures).data[:6])
         return Script.told("chart", thing=said(f"thing.{self.name}"), values=values)
 
+    def left(self, film: Film) -> list[tuple[str, str]]:
+        """Leave the heading and the small print."""
+        return [heading_of(film)]
+
     def begin(self, brief: Brief, timing: Timing, palette: Palette, *, scene: str) -> Film:
         """Begin a chart's film: its ground, its heading, and the axes as they come in."""
         motifs = ("blobs", "plain", "dots") if brief.style == "playful" else ("plain",)
@@ -101,7 +107,7 @@ class Chart(Subject):
         if brief.style == "cinematic":
             air(film, kind="dust", count=36, opacity=0.7)
         note = said("chart.sample_note", language=brief.language) if own_brief(brief, Figures).sample else None
-        film.values = {"heading": brief.heading, "note": note}
+        film.values = {"heading": brief.heading, "note": note, "size": {}}
         return film
 
 

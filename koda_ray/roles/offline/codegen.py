@@ -15,12 +15,11 @@ from pydantic import ValidationError
 
 from koda_ray.errors import ModelError
 from koda_ray.roles.offline import given
-from koda_ray.roles.offline.colouring import palette_for
 from koda_ray.roles.offline.film import Film, timing_of
 from koda_ray.roles.offline.language import said
+from koda_ray.roles.offline.parts import film_with_parts
 from koda_ray.roles.offline.plan import make_plan
 from koda_ray.roles.offline.project import STATE_PATH, film_files
-from koda_ray.roles.offline.subject import subject_of
 from koda_ray.roles.offline.understand import Course, Said, understand
 from koda_ray.types import Plan
 
@@ -61,11 +60,7 @@ def film_of(course: Course, plan: Plan | None) -> Film:
     brief = course.agreed(plan) if plan else course.brief
     scenes = (plan or make_plan(brief)).scenes
     timing = timing_of([scene.duration for scene in scenes], brief.duration_s)
-    subject = subject_of(brief)
-    film = subject.film(brief, timing, palette_for(brief))
-    if subject.zoom is not None:
-        film.zoom = round(max(0.5, min(subject.zoom, brief.scale)), 3)
-    return film
+    return film_with_parts(brief, timing)
 
 
 def generate_files(request: Mapping[str, object]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from koda_ray.roles.offline.colour import contrast, from_oklch, mix, on, shift, 
 from koda_ray.roles.offline.palette import PALETTES, SCENIC, Palette
 from koda_ray.roles.offline.subject import subject_of
 
-__all__ = ["palette_for"]
+__all__ = ["painted", "palette_for"]
 
 _FAMILY = 6
 """Colours of a family."""
@@ -106,6 +106,8 @@ def palette_for(brief: Brief) -> Palette:
             palette = (calm or fits or order)[0] if palette not in calm else palette
     if brief.background is not None:
         palette = _grounded(palette, brief.background)
+    if (ground := brief.look("ground").colour) is not None:
+        palette = _grounded(palette, ground)
     if brief.tone:
         palette = _toned(palette, brief.tone)
     if brief.accent is not None:
@@ -115,5 +117,13 @@ def palette_for(brief: Brief) -> Palette:
     palette = replace(palette, colours=colours, accent=colours[0])
     for part, colour in brief.repaint:
         if part == "ink":
-            palette = replace(palette, ink=with_contrast(colour, palette.ground, least=1.5))
+            plain = palette.plain_ink or with_contrast(palette.ink, palette.ground, least=3.0)
+            palette = replace(palette, ink=with_contrast(colour, palette.ground, least=1.5), plain_ink=plain)
     return replace(palette, ink=with_contrast(palette.ink, palette.ground, least=3.0))
+
+
+def painted(palette: Palette, colour: str) -> Palette:
+    """Return the palette of a film whose subject alone has a colour: ground and inks stay."""
+    new = _recoloured(palette, with_contrast(colour, palette.ground, least=1.35), (colour,))
+    colours = tuple(with_contrast(each, palette.ground, least=1.3) for each in new.colours)
+    return replace(new, colours=colours, accent=colours[0], around=palette.around or palette.colours)

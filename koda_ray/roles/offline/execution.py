@@ -205,8 +205,9 @@ def _reading(change: ChangeRequest) -> str:
     conflict = " ".join(c.reading for c in conflicts_in_change(change.words))
     if conflict:
         return said("reading.conflict", conflict=conflict)
-    if change.done:
-        return said("reading.changing", changes=", ".join(change.done))
+    if change.done or change.left:
+        done = [said("reading.changing", changes=", ".join(change.done))] if change.done else []
+        return " ".join((*done, *change.left))
     return said("reading.unknown", words=change.words[:120], vocabulary=said("vocabulary"))
 
 

@@ -18,7 +18,7 @@ from koda_ray.roles.offline.language import alternatives, expression, said
 from koda_ray.roles.offline.subject import subject_of
 from koda_ray.types import MAX_DURATION_S, MIN_SCENE_S
 
-__all__ = ["apply_feedback", "more_or_less", "other_words"]
+__all__ = ["SUBJECTS_OWN", "WORDS_OWN", "apply_feedback", "more_or_less", "other_words", "pace_asked"]
 
 _Change = tuple[Brief, str] | None
 
@@ -60,13 +60,19 @@ def more_or_less(text: str, of: str, more: str, less: str, usual: float) -> floa
     return factor
 
 
-def _speed(brief: Brief, text: str) -> _Change:
+def pace_asked(text: str) -> float | None:
+    """Return by how much motion is to be quicker, as a factor; None where nothing is said of it."""
     factor = _factor(text, "pace")
     slow = _factor(text, "slowness")
     if factor is None and slow is not None:
         factor = 1 / slow if slow >= 1 else slow
     if factor is None:
         factor = more_or_less(text, "pace", "faster", "slower", 1.4)
+    return factor
+
+
+def _speed(brief: Brief, text: str) -> _Change:
+    factor = pace_asked(text)
     if factor is None:
         return None
     speed = max(0.1, min(8.0, brief.speed * factor))
@@ -97,14 +103,14 @@ def _colour(brief: Brief, text: str) -> _Change:
         return None
     done: list[str] = []
     if background is not None:
-        brief, done = replace(brief, background=background), [said("changed.background")]
+        brief, done = replace(brief.unpainted("ground"), background=background), [said("changed.background")]
     if colours:
         lettered = subject_of(brief).lettered
         only_text = _has(text, "lettering") and not lettered
         if only_text or lettered:
-            brief = replace(brief, repaint=(*brief.repaint, ("ink", colours[0])))
+            brief = replace(brief.unpainted("heading"), repaint=(*brief.repaint, ("ink", colours[0])))
         if not only_text:
-            brief = replace(brief, accent=colours[0], colours=colours)
+            brief = replace(brief.unpainted("subject"), accent=colours[0], colours=colours)
         done.append(said("changed.text_colour" if only_text else "changed.colour"))
     return brief, said("changed.and").join(done)
 
@@ -196,6 +202,7 @@ def _particles(brief: Brief, text: str) -> _Change:
         return None
     if _has(text, "unwanted"):
         return replace(brief, particles=False), said("changed.no_particles")
+    brief = brief.with_look("air", replace(brief.look("air"), shown=True))
     return subject_of(brief).in_air(brief, found[0])
 
 
@@ -268,11 +275,22 @@ _RULES: tuple[Callable[[Brief, str], _Change], ...] = (
     _tone,
     _compose,
 )
+SUBJECTS_OWN = (_own, _count, _bounce, _shadow, _direction)
+"""What is only ever said of the subject."""
+WORDS_OWN = (_font,)
+"""What is only ever said of words."""
 _CANCELLED = {"speed": _speed, "size": _size, "tone": _tone}
 
 
-def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
+def apply_feedback(
+    brief: Brief, words: str, *, rules: tuple[Callable[[Brief, str], _Change], ...] = _RULES
+) -> tuple[Brief, tuple[str, ...]]:
     """Apply one change request.
+
+    Args:
+        brief: What was asked for so far.
+        words: The request.
+        rules: What is listened for, all by default.
 
     Returns:
         The changed brief and, in words, each change made; empty where no rule knew the request, and then the brief
@@ -283,7 +301,7 @@ def apply_feedback(brief: Brief, words: str) -> tuple[Brief, tuple[str, ...]]:
     done: list[str] = []
     conflicts = conflicts_in_change(unquoted)
     cancelled = {_CANCELLED[conflict.cancels] for conflict in conflicts if conflict.cancels}
-    for rule in _RULES:
+    for rule in rules:
         if rule in cancelled:
             continue
         change = rule(brief, text if rule in (_text, _own) else unquoted)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from koda_ray.roles.offline.brief import Brief
+from koda_ray.roles.offline.brief import Brief, PartName
 from koda_ray.roles.offline.motion import Feel, Score, feel_of
 from koda_ray.roles.offline.palette import Palette
 
@@ -84,6 +84,9 @@ class Film:
     many_letter_colours: bool = False
     zoom: float = 1.0
     """Scales the whole scene, for subjects that have no size of their own."""
+
+    hidden: frozenset[PartName] = frozenset()
+    """Parts that are not drawn."""
 
     @property
     def feel(self) -> Feel:

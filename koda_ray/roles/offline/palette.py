@@ -26,6 +26,10 @@ class Palette:
     muted: str
     accent: str
     colours: tuple[str, ...]
+    around: tuple[str, ...] = ()
+    """The colours of what is not the subject, where that was given one of its own."""
+    plain_ink: str | None = None
+    """The ink of what is no words, where words were given another."""
 
     @property
     def ground(self) -> str:

@@ -6,9 +6,12 @@ empty stage, then the scene with its first keyframes, then more of them, at last
 
 from __future__ import annotations
 
+from typing import Literal
+
 from koda_ray.roles.offline.colour import contrast, from_oklch, mix, on, to_oklch, with_contrast
 from koda_ray.roles.offline.film import Film
 from koda_ray.roles.offline.palette import ink_on
+from koda_ray.roles.offline.subject import subject_of
 from koda_ray.roles.offline.tsx import Raw, fill, imported, kit
 
 __all__ = ["STATE_PATH", "film_files"]
@@ -23,7 +26,12 @@ def _theme(film: Film) -> str:
     value = {
         "name": palette.name,
         "dark": palette.dark,
-        "ground": {"top": palette.top, "bottom": palette.bottom, "glow": palette.glow},
+        "ground": {
+            "top": palette.top,
+            "bottom": palette.bottom,
+            "glow": palette.glow,
+            "ink": palette.plain_ink,
+        },
         "ink": palette.ink,
         "muted": palette.muted,
         "accent": palette.accent,
@@ -41,12 +49,33 @@ def _theme(film: Film) -> str:
             "caps": film.type_caps,
         },
         "lettering": _lettering(film),
+        "heading": _words_look(film, "heading"),
+        "aside": _words_look(film, "aside"),
     }
     return fill("theme.ts", theme=value)
 
 
+def _words_look(film: Film, part: Literal["heading", "aside"]) -> dict[str, object] | None:
+    """Return what is otherwise of the words that are no subject; nothing where they look as usual."""
+    look, subject, brief = film.brief.look(part), subject_of(film.brief), film.brief
+    if part == "aside":
+        if not subject.tagged:
+            return None
+        scale = look.scale
+    else:
+        scale = look.scale * (brief.lettering if subject.heading_in == "Heading" else 1.0)
+    values: dict[str, object] = {
+        "color": with_contrast(look.colour, film.palette.ground, least=1.5) if look.colour else None,
+        "scale": round(scale, 3) if scale != 1 else None,
+        "hidden": None if look.shown else True,
+    }
+    return values if any(value is not None for value in values.values()) else None
+
+
 def _lettering(film: Film) -> list[str]:
     palette = film.palette
+    if (own := film.brief.look("heading").colour) is not None and subject_of(film.brief).heading_in == "Title":
+        return [with_contrast(own, palette.ground, least=1.5)]
     if not film.many_letter_colours:
         return [palette.ink]
     clear = [c for c in palette.colours if contrast(c, palette.ground) >= 2.1]
@@ -88,27 +117,31 @@ def _type(film: Film) -> tuple[str, int, float]:
 
 def _main_scene(film: Film, *, scene: bool, finish: bool) -> str:
     framing = film.framing
-    imports = ["import { Backdrop } from '../components/Backdrop';"]
-    inside = [
-        f'<Backdrop motif="{framing.motif}" lightX={{{framing.light_x:g}}} lightY={{{framing.light_y:g}}} />',
-    ]
+    imports: list[str] = []
+    inside: list[str] = []
+    if "ground" not in film.hidden:
+        imports.append("import { Backdrop } from '../components/Backdrop';")
+        inside.append(
+            f'<Backdrop motif="{framing.motif}" lightX={{{framing.light_x:g}}} lightY={{{framing.light_y:g}}} />'
+        )
     if scene:
         scene_jsx = f"<{film.scene} />"
         if film.zoom != 1:
             scene_jsx = (
                 f"<Layer style={{{{ transform: 'scale({film.zoom:g})' }}}}>\n        <{film.scene} />\n      </Layer>"
             )
-        for name, jsx in (*film.backlayers, (film.scene, scene_jsx), *film.overlays):
+        drawn = [] if "subject" in film.hidden else [(film.scene, scene_jsx)]
+        for name, jsx in (*film.backlayers, *drawn, *film.overlays):
             line = f"import {{ {name} }} from '{'.' if name == film.scene else '../components'}/{name}';"
             if line not in imports:
                 imports.append(line)
             inside.append(jsx)
-    if finish:
+    if finish and "finish" not in film.hidden:
         imports.append("import { Finish } from '../components/Finish';")
         props = {"vignette": framing.vignette, "bars": framing.bars, "grain": framing.grain}
         given = " ".join(f"{name}={{{value:g}}}" for name, value in props.items() if value)
         inside.append(f"<Finish {given} />")
-    stage = "Layer, Stage" if scene and film.zoom != 1 else "Stage"
+    stage = "Layer, Stage" if any("<Layer" in jsx for jsx in inside) else "Stage"
     imports += [f"import {{ {stage} }} from '../koda/Stage';", "import { theme } from '../theme';"]
     body = "\n".join(f"      {line}" for line in inside)
     return (
@@ -139,6 +172,6 @@ def film_files(film: Film, *, until: int | None) -> dict[str, str]:
         ),
         STATE_PATH: film.score.state(length_s=timing.total, until_s=end, bounce=bounce),
     }
-    if until != 0:
+    if until != 0 and "subject" not in film.hidden:
         files[f"src/scenes/{film.scene}.tsx"] = fill(f"scenes/{film.scene}.tsx", **film.values)
     return files | imported(files)

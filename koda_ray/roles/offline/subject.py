@@ -6,9 +6,9 @@ A class that has a name is registered by being defined, so nothing else has to b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from koda_ray.roles.offline.brief import Brief, Style
 from koda_ray.roles.offline.film import Film, Timing
@@ -17,7 +17,17 @@ from koda_ray.roles.offline.language import grouped, said
 from koda_ray.roles.offline.palette import Palette
 from koda_ray.roles.offline.script import Script
 
-__all__ = ["LAST", "REGISTER", "Countable", "Subject", "own_brief", "settle_duration", "subject_named", "subject_of"]
+__all__ = [
+    "LAST",
+    "REGISTER",
+    "Countable",
+    "Subject",
+    "around",
+    "own_brief",
+    "settle_duration",
+    "subject_named",
+    "subject_of",
+]
 
 _Own = TypeVar("_Own")
 
@@ -67,6 +77,14 @@ class Subject:
     """Whether "square" names a thing rather than the format."""
     beat_each: ClassVar[bool] = False
     """Whether each beat of its script wants a scene; otherwise the length says how many there are."""
+    airy: ClassVar[bool] = False
+    """Whether the particles are what the film is about."""
+    heading_in: ClassVar[Literal["Caption", "Heading", "Title", "Phrase", ""]] = "Caption"
+    """Which component of the kit shows the heading; none where it is part of what the subject draws."""
+    tagged: ClassVar[bool] = False
+    """Whether a line below the heading can look otherwise than the heading."""
+    place: ClassVar[tuple[float, float, float, float]] = (0.25, 0.2, 0.75, 0.8)
+    """Where it stands, in shares of the picture: left, top, right, bottom."""
     ends: ClassVar[tuple[float, float]] = (0.7, 1.1)
     """How long the first and the last scene are, relative to the others."""
     seconds_note: ClassVar[str] = ""
@@ -125,6 +143,18 @@ class Subject:
         """Return what happens, beat by beat: by default, what the languages' files tell of it."""
         return Script.told(self.name)
 
+    def paintable(self, brief: Brief) -> bool:
+        """Return whether it can have another colour: a picture that was uploaded has its own."""
+        return True
+
+    def seen(self, film: Film, at_s: float) -> tuple[float, float, float, float]:
+        """Return where it is seen at a time, in shares of the picture: left, top, right, bottom."""
+        return self.place
+
+    def left(self, film: Film) -> list[tuple[str, str]]:
+        """Return what of its scene is still there without it, as (component, JSX)."""
+        return []
+
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         """Make the film."""
         raise NotImplementedError
@@ -147,6 +177,12 @@ def subject_of(brief: Brief) -> Subject:
 def own_brief(brief: Brief, kind: type[_Own]) -> _Own:
     """Return what the brief keeps for its subject alone; where it keeps nothing of this kind, an empty one."""
     return brief.own if isinstance(brief.own, kind) else kind()
+
+
+def around(places: Sequence[tuple[float, float, float, float]]) -> tuple[float, float, float, float]:
+    """Return the place that holds all of these, each left, top, right and bottom."""
+    lefts, tops, rights, bottoms = zip(*places, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
 
 
 def settle_duration(brief: Brief) -> Brief:

@@ -37,11 +37,15 @@ class Said:
 
 @dataclass(frozen=True)
 class ChangeRequest:
-    """A change request: its words, the brief after it, and what it did in words; nothing where no rule knew it."""
+    """A change request: its words, the brief after it, and what it did in words; nothing where no rule knew it.
+
+    ``left`` says what it asked of a part of the film that this cannot have.
+    """
 
     words: str
     brief: Brief
     done: tuple[str, ...]
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,12 @@ def understand(said: Said) -> Course:
     pointed = {each.change: each for each in said.pointed}
     for number, words in enumerate(said.feedback, 1):
         if (at := pointed.get(number)) is not None:
-            words, (brief, done) = spoken(at), apply_pointed(brief, at)
+            words, applied = spoken(at), apply_pointed(brief, at)
+            brief, done, left = applied.brief, applied.done, applied.left
         else:
-            brief, done = apply_feedback(brief, words)
+            (brief, done), left = apply_feedback(brief, words), ()
         brief = _answered(brief, said.answers, number)
-        changes.append(ChangeRequest(words, brief, done))
+        changes.append(ChangeRequest(words, brief, done, left))
     return Course(opening, tuple(changes))
 
 

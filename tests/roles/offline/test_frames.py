@@ -34,6 +34,7 @@ pytestmark = [
 FPS = 20.0
 SHOWN = "animate this, smooth, 6 seconds"
 BLUE_BALL = "bouncing ball, smooth, no shadow, blue, on white, 6 seconds"
+CAPTIONED = 'A bouncing ball, playful, with the caption "Hello there"'
 ISSUE = {
     "ball": "Create a bouncing ball animation, playful",
     "logo": "smooth minimal logo reveal for Acme, 6 seconds",
@@ -60,6 +61,14 @@ Picture = np.ndarray
 def files_of(prompt: str, *feedback: str) -> dict[str, str]:
     plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
     return generate_files({"task": "create_component", "prompt": prompt, "plan": plan, "feedback": list(feedback)})
+
+
+def files_pointed(prompt: str, *notes: dict[str, object]) -> dict[str, str]:
+    """Write a film of which something was pointed at."""
+    plan = make_plan(parse_brief(prompt)).model_dump(mode="json", by_alias=True)
+    pointed = [{"change": n, "notes": [{"time": 1.0, **note}]} for n, note in enumerate(notes, 1)]
+    asked = {"feedback": [str(note["text"]) for note in notes], "pointed": pointed}
+    return generate_files({"task": "create_component", "prompt": prompt, "plan": plan, **asked})
 
 
 def files_again(prompt: str) -> dict[str, str]:
@@ -145,6 +154,38 @@ async def test_a_scaled_picture_of_a_canvas_and_what_is_over_it_takes_no_pass_mo
     as_designed = await passes_of(browser, films["ball"], 1920, 1080)
     assert as_designed[0] >= 5
     assert await passes_of(browser, films["ball"], 640, 360) == as_designed
+
+
+@pytest.mark.full
+async def test_what_is_pointed_at_looks_otherwise_and_all_around_it_as_before(browser: Browser, tmp_path: Path) -> None:
+    """The caption, the ground and its light are the same pixels; the ball is red, or is not there."""
+    said: dict[str, tuple[dict[str, object], ...]] = {
+        "before": (),
+        "red": ({"text": "red", "component": "Ball"},),
+        "gone": ({"text": "remove this", "component": "Ball"},),
+        "words": ({"text": "red", "element": "Hello there", "component": "Caption"},),
+        "bare": ({"text": "remove this", "component": "Backdrop"},),
+    }
+    made = [write_project(tmp_path / name, files_pointed(CAPTIONED, *notes)) for name, notes in said.items()]
+    builds = TemplateBuilds(made)
+    try:
+        bundles = builds.bundles()
+    finally:
+        builds.end()
+    shown = {name: (await shoot(browser, bundles[name], [2.0]))[0].astype(int) for name in said}
+    ball, caption = np.s_[20:290, 200:440], np.s_[300:345, 100:540]
+    with_shadow = np.s_[20:345, 160:480]
+    changed = {name: np.abs(picture - shown["before"]).max(axis=2) > 3 for name, picture in shown.items()}
+    for name, place in (("red", ball), ("gone", with_shadow), ("words", caption)):
+        assert changed[name][place].any(), name
+        changed[name][place] = False
+        assert not changed[name].any(), name
+    patches = np.abs(shown["red"] - shown["before"]).max(axis=2) > 12
+    r, g, b = (shown["red"][patches][:, i].mean() for i in range(3))
+    assert r > g + 60 and r > b + 60
+    edge = np.s_[:, :40]
+    assert np.ptp(shown["bare"][edge], axis=(0, 1)).max() < 15 < 30 < np.ptp(shown["before"][edge], axis=(0, 1)).max()
+    assert np.median(np.abs(shown["bare"] - shown["before"])[patches]) <= 3, "the ball went with its backdrop"
 
 
 def first_red_then_blue(path: Path) -> None:

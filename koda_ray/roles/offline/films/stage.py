@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koda_ray.roles.offline.brief import Brief
+from koda_ray.roles.offline.colour import mix
 from koda_ray.roles.offline.film import Film, Framing, Timing, pick
 from koda_ray.roles.offline.palette import AIR, Palette
 from koda_ray.roles.offline.subject import subject_of
 from koda_ray.roles.offline.tsx import literal
 
-__all__ = ["MANNERS", "Ground", "air", "caption", "colours_of", "dust", "set_stage", "still"]
+__all__ = ["MANNERS", "Ground", "air", "caption", "colours_of", "dust", "heading_of", "set_stage", "still"]
 
 MANNERS = {"playful": "pop", "smooth": "rise", "cinematic": "emerge"}
 """How the kit's letters and cards come in, by style."""
@@ -110,16 +111,23 @@ def colours_of(kind: str, palette: Palette) -> list[str]:
     return [palette.accent, palette.ink if palette.dark else palette.colours[1 % len(palette.colours)]]
 
 
+def _air_colours(film: Film, kind: str) -> list[str]:
+    own = film.brief.look("air").colour
+    return colours_of(kind, film.palette) if own is None else [own, mix(own, "#FFFFFF", 0.35)]
+
+
 def air(film: Film, *, kind: str | None = None, count: int | None = None, opacity: float | None = None) -> None:
     """Put particles over the scene."""
     chosen = kind or film.brief.particle_kind
     if chosen == "fireworks":
         chosen = "embers"
+    look = film.brief.look("air")
     props = {
         "kind": chosen,
-        "colors": colours_of(chosen, film.palette),
+        "colors": _air_colours(film, chosen),
         "count": count or _KIND_COUNT[chosen],
-        "speed": film.brief.speed,
+        "speed": film.brief.speed * look.speed,
+        "size": look.scale if look.scale != 1 else None,
         "seed": film.brief.seed % 997,
         "opacity": opacity,
     }
@@ -147,6 +155,13 @@ def caption(film: Film, text: str, *, position: str = "bottom") -> None:
     film.overlays.append(("Caption", f'<Caption text={{{literal(text)}}} position="{position}"{scale} />'))
     at = min(film.timing.opening * 0.6, 1.2)
     film.score.add("Caption", "reveal", [(0, 0), (at, 0), (at + film.feel.enter_s, 1, film.feel.enter)])
+
+
+def heading_of(film: Film) -> tuple[str, str]:
+    """Return a scene's heading by itself, as (component, JSX)."""
+    note = film.values.get("note")
+    small = f" note={{{literal(note)}}}" if note else ""
+    return "Heading", f"<Heading text={{{literal(film.brief.heading)}}}{small} />"
 
 
 def still(timing: Timing) -> float:

@@ -1,10 +1,23 @@
 // How this film looks: every colour and the type. Change a value here and all that uses it follows.
 import { FONT } from './koda/fonts';
 
+/** What is otherwise of some words than of the rest. */
+export interface Wording {
+  readonly color?: string;
+  readonly scale?: number;
+  readonly hidden?: boolean;
+}
+
 export interface Theme {
   readonly name: string;
   readonly dark: boolean;
-  readonly ground: { readonly top: string; readonly bottom: string; readonly glow: string };
+  readonly ground: {
+    readonly top: string;
+    readonly bottom: string;
+    readonly glow: string;
+    /** What patterns are drawn with, where words have an ink of their own. */
+    readonly ink?: string;
+  };
   readonly ink: string;
   readonly muted: string;
   readonly accent: string;
@@ -27,6 +40,8 @@ export interface Theme {
   };
   /** Colours that a playful title's letters take in turn. */
   readonly lettering: readonly string[];
+  readonly heading?: Wording;
+  readonly aside?: Wording;
 }
 
 export const theme: Theme = __THEME__;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import cast
 
 from koda_ray.roles.offline.brief import Brief
 from koda_ray.roles.offline.film import Film, Timing
@@ -13,7 +14,7 @@ from koda_ray.roles.offline.hearing import Hearing
 from koda_ray.roles.offline.language import alternatives, expression, said
 from koda_ray.roles.offline.palette import Palette
 from koda_ray.roles.offline.script import Script
-from koda_ray.roles.offline.subject import Countable, Subject
+from koda_ray.roles.offline.subject import Countable, Subject, around
 
 __all__ = ["Ball"]
 
@@ -21,6 +22,8 @@ _PERIOD_S = {"playful": 0.92, "smooth": 1.3, "cinematic": 1.18}
 _HEIGHT = {"playful": 2.55, "smooth": 2.2, "cinematic": 2.45}
 _SQUASH = {"playful": 0.26, "smooth": 0.09, "cinematic": 0.13}
 _FINISH = {"playful": "rubber", "smooth": "satin", "cinematic": "gloss"}
+_CAMERA_HEIGHT, _FIELD_OF_VIEW = 2.15, 30.0
+"""The kit's camera of this scene: world units, and degrees from top to bottom."""
 _PATTERNS = {"playful": ("stripe", "beach"), "smooth": ("plain",), "cinematic": ("plain",)}
 
 
@@ -40,6 +43,9 @@ class Ball(Subject):
         many = (brief.count or 1) > 1
         shadow = said("ball.shadow") if brief.shadow else ""
         return Script.told("balls" if many else self.name, count=brief.count, squash=0.22 * brief.bounce, shadow=shadow)
+
+    def seen(self, film: Film, at_s: float) -> tuple[float, float, float, float]:
+        return around([_seen(film, each, at_s) for each in cast("list[dict[str, object]]", film.values["balls"])])
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(brief, timing, palette, scene="BounceScene", ground=Ground(light=(0.5, 0.46)))
@@ -121,3 +127,21 @@ def _look(film: Film, name: str, i: int, size: float, x: float) -> dict[str, obj
         "shadow": None if brief.shadow else False,
         "mirrored": True if brief.style == "cinematic" else None,
     }
+
+
+def _seen(film: Film, ball: dict[str, object], at_s: float) -> tuple[float, float, float, float]:
+    """Return where the kit's camera shows a ball: it stands before the floor's middle, a little above it."""
+    brief, score, name = film.brief, film.score, str(ball["name"])
+    size = cast("float", ball["size"])
+    ratio = brief.width / brief.height
+    moved = score.tracks.get("Camera", {})
+    closer = score.value("Camera", "closer", at_s) if "closer" in moved else 0.0
+    back = cast("float", film.values["distance"]) / min(1.0, max(0.62, ratio / 1.5)) * (1 - closer)
+    x = cast("float", ball["x"] or 0.0) + (score.value(name, "x", at_s) if "x" in score.tracks[name] else 0.0)
+    above = score.value(name, "height", at_s) + size - _CAMERA_HEIGHT
+    fall = cast("float", film.values["target"]) - _CAMERA_HEIGHT
+    length = math.hypot(fall, back)
+    depth = (fall * above + back * back) / length
+    tall = 2 * depth * math.tan(math.radians(_FIELD_OF_VIEW) / 2)
+    across, down = 0.5 + x / (tall * ratio), 0.5 - (back * above - fall * back) / length / tall
+    return across - size / (tall * ratio), down - size / tall, across + size / (tall * ratio), down + size / tall

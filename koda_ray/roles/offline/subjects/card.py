@@ -35,6 +35,7 @@ class Card(Subject):
     obvious = True
     length_s = 6.0
     zoom = 1.3
+    heading_in = ""
 
     def claims(self, heard: Hearing) -> Iterable[int]:
         return () if expression("no_card").search(heard.bare) else super().claims(heard)

@@ -69,6 +69,7 @@ class Countdown(Subject):
     obvious = True
     zoom = 1.14
     lettered = True
+    heading_in = ""
     ends = (1.0, 0.6)
     seconds_note = said("countdown.seconds")
 

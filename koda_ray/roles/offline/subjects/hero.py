@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
+from typing import cast
 
 from koda_ray.roles.offline import lexicon
 from koda_ray.roles.offline.brief import Brief
@@ -19,7 +20,7 @@ from koda_ray.roles.offline.language import expression, rows, said
 from koda_ray.roles.offline.motion import Score
 from koda_ray.roles.offline.palette import Palette
 from koda_ray.roles.offline.script import Script
-from koda_ray.roles.offline.subject import Countable, Subject, own_brief, subject_named
+from koda_ray.roles.offline.subject import Countable, Subject, around, own_brief, subject_named
 from koda_ray.roles.offline.travelling import MOTIONS, Traveller, find_hero
 
 __all__ = ["Hero"]
@@ -77,6 +78,23 @@ class Hero(Subject):
             passage=passage,
             passing=passing.format(thing=thing),
         )
+
+    def paintable(self, brief: Brief) -> bool:
+        return own_brief(brief, Traveller).look.isascii()
+
+    def seen(self, film: Film, at_s: float) -> tuple[float, float, float, float]:
+        brief = film.brief
+        across, down = (min(brief.width, brief.height) / 1080 / side for side in (brief.width, brief.height))
+        places: list[tuple[float, float, float, float]] = []
+        for each in cast("list[dict[str, object]]", film.values["heroes"]):
+            name, half = str(each["name"]), cast("float", each["size"]) / 2
+            x, y = film.score.value(name, "x", at_s), film.score.value(name, "y", at_s)
+            places.append((x - half * across, y - half * down, x + half * across, y + half * down))
+        return around(places)
+
+    def left(self, film: Film) -> list[tuple[str, str]]:
+        place, seed = film.values["place"], film.values["seed"]
+        return [("Scenery", f'<Scenery place="{place}" seed={{{seed}}} heading={{{film.values["heading"]}}} />')]
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         hero = own_brief(brief, Traveller)

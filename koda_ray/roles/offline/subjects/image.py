@@ -24,6 +24,8 @@ class ImageFilm(Subject):
     name = "image"
     length_s = 6.0
     zoom = 1.12
+    heading_in = ""
+    place = (0.08, 0.08, 0.92, 0.92)
     letterboxed = True
 
     def claims(self, heard: Hearing) -> Iterator[int]:
@@ -38,6 +40,9 @@ class ImageFilm(Subject):
         if brief.image is None:
             heard.notes.append(said("image.missing"))
         return super().fill(brief, heard)
+
+    def paintable(self, brief: Brief) -> bool:
+        return brief.image is None
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(

@@ -40,6 +40,7 @@ class Kinetic(Subject):
     zoom = 1.1
     letterboxed = True
     lettered = True
+    heading_in = "Phrase"
     dark_words = True
 
     def claims(self, heard: Hearing) -> Iterator[int]:

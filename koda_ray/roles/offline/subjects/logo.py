@@ -21,6 +21,8 @@ class Logo(Subject):
     name = "logo"
     rank = 70
     zoom = 1.4
+    heading_in = ""
+    tagged = True
     letterboxed = True
     dark_words = True
 
@@ -29,6 +31,9 @@ class Logo(Subject):
 
     def script(self, brief: Brief) -> Script:
         return Script.told(self.name, heading=brief.heading)
+
+    def paintable(self, brief: Brief) -> bool:
+        return brief.still is None
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(

@@ -56,6 +56,8 @@ class Particles(Subject):
     name = "particles"
     style = "cinematic"
     length_s = 6.0
+    airy = True
+    place = (0.0, 0.0, 1.0, 1.0)
     counted = Countable(nouns=alternatives("motes"), again=alternatives("motes_again"), most=400)
     letterboxed = True
     scenic = True
@@ -81,6 +83,10 @@ class Particles(Subject):
     def script(self, brief: Brief) -> Script:
         kind = brief.particle_kind
         return Script.told(kind if kind == "fireworks" else self.name, kind=kind)
+
+    def left(self, film: Film) -> list[tuple[str, str]]:
+        place = film.values.get("place", "none")
+        return [("Scenery", f'<Scenery place="{place}" seed={{{film.brief.seed % 997}}} heading={{0}} />')]
 
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         kind = brief.particle_kind

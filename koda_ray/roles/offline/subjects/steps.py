@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from koda_ray.roles.offline.brief import Brief
 from koda_ray.roles.offline.extract import CJK_NUM, NUM, clean_phrase, number_of, strip_directives
 from koda_ray.roles.offline.film import Film, Timing
-from koda_ray.roles.offline.films.stage import MANNERS, Ground, air, set_stage
+from koda_ray.roles.offline.films.stage import MANNERS, Ground, air, heading_of, set_stage
 from koda_ray.roles.offline.find import only_directs
 from koda_ray.roles.offline.hearing import Hearing
 from koda_ray.roles.offline.language import alternatives, expression, rows, said
@@ -42,6 +42,8 @@ class Steps(Subject):
     rank = 110
     obvious = True
     zoom = 1.08
+    heading_in = "Heading"
+    place = (0.05, 0.24, 0.95, 0.95)
     long = True
     beat_each = True
 
@@ -87,6 +89,9 @@ class Steps(Subject):
         ]
         return Script(each[0].opening, tuple(told.middle[0] for told in each), each[0].ending)
 
+    def left(self, film: Film) -> list[tuple[str, str]]:
+        return [heading_of(film)]
+
     def film(self, brief: Brief, timing: Timing, palette: Palette) -> Film:
         film = set_stage(
             brief,
@@ -98,6 +103,7 @@ class Steps(Subject):
         _walk(film, len(own_brief(brief, Listed).steps))
         film.values = {
             "heading": brief.heading,
+            "size": {},
             "steps": _cards(film),
             "corner": {"playful": 44, "smooth": 28, "cinematic": 10}[brief.style],
             "manner": MANNERS[brief.style],

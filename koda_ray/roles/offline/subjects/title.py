@@ -29,6 +29,8 @@ class Title(Subject):
     zoom = 1.12
     letterboxed = True
     lettered = True
+    heading_in = "Title"
+    tagged = True
     dark_words = True
 
     def claims(self, heard: Hearing) -> Iterator[int]:

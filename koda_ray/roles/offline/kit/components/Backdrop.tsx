@@ -40,7 +40,7 @@ export function Backdrop({ motif = 'plain', lightX = 0.5, lightY = 0.42 }: Backd
 function MotifShapes({ motif, drift }: { motif: Motif; drift: number }) {
   const { width, height } = frame;
   const centre = { x: width / 2, y: height / 2 };
-  const tint = theme.dark ? '#ffffff' : mix(theme.ground.bottom, theme.ink, 0.5);
+  const tint = theme.dark ? '#ffffff' : mix(theme.ground.bottom, (theme.ground.ink ?? theme.ink), 0.5);
   if (motif === 'plain') return null;
   if (motif === 'horizon')
     return (
@@ -48,7 +48,7 @@ function MotifShapes({ motif, drift }: { motif: Motif; drift: number }) {
         style={{
           position: 'absolute',
           inset: `${height * 0.7}px 0 0 0`,
-          background: `linear-gradient(180deg, ${mix(theme.ground.bottom, theme.dark ? '#000000' : theme.ink, 0.1)}, ${theme.ground.bottom} 65%)`,
+          background: `linear-gradient(180deg, ${mix(theme.ground.bottom, theme.dark ? '#000000' : (theme.ground.ink ?? theme.ink), 0.1)}, ${theme.ground.bottom} 65%)`,
           opacity: 0.5,
         }}
       />

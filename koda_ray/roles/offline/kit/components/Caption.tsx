@@ -30,7 +30,7 @@ export function Caption({ text, position = 'bottom', scale = 1 }: CaptionProps) 
           right: frame.margin,
           [position]: edge,
           textAlign: 'center',
-          color: theme.ink,
+          color: theme.heading?.color ?? theme.ink,
           fontFamily: theme.type.family,
           fontWeight: theme.type.weight,
           letterSpacing: `${theme.type.tracking}em`,

@@ -17,15 +17,16 @@ export function headingHeight(text: string): number {
 
 export function Heading({ text, note, align = 'left' }: HeadingProps) {
   const { reveal } = useTheatre('Heading', { reveal: 1 });
+  const larger = theme.heading?.scale ?? 1;
   const setting = fitText(text || ' ', theme.type, {
     width: frame.width - frame.margin * 2,
-    height: px(frame.shape === 'tall' ? 250 : 130),
-    maxSize: px(92),
+    height: px(frame.shape === 'tall' ? 250 : 130) * Math.max(1, Math.min(1.25, larger)),
+    maxSize: px(92) * larger,
     maxLines: frame.shape === 'tall' ? 2 : 1,
   });
   return (
     <>
-      {text && (
+      {text && !theme.heading?.hidden && (
         <div
           style={{
             position: 'absolute',
@@ -35,7 +36,7 @@ export function Heading({ text, note, align = 'left' }: HeadingProps) {
             overflow: 'hidden',
             paddingBottom: px(14),
             textAlign: align,
-            color: theme.ink,
+            color: theme.heading?.color ?? theme.ink,
             fontFamily: theme.type.family,
             fontWeight: theme.type.weight,
             letterSpacing: `${theme.type.tracking}em`,

@@ -107,9 +107,9 @@ export function Logo({ name, tagline, image, mark, manner }: LogoProps) {
             textAlign: 'center',
             fontFamily: theme.type.text,
             fontWeight: 500,
-            fontSize: px(38),
+            fontSize: px(38) * (theme.aside?.scale ?? 1),
             letterSpacing: '0.02em',
-            color: theme.muted,
+            color: theme.aside?.color ?? theme.muted,
             opacity: clamp(line),
             transform: `translateY(${(1 - line) * px(22)}px)`,
           }}

@@ -33,7 +33,7 @@ export function Scenery({ place, seed, heading }: SceneryProps) {
   const { pass } = useTheatre('Scenery', { pass: 0 });
   const { width, height } = frame;
   const far = mix(theme.ground.bottom, theme.ground.glow, 0.35);
-  const near = theme.dark ? darken(theme.ground.bottom, 0.35) : mix(theme.ground.bottom, theme.ink, 0.22);
+  const near = theme.dark ? darken(theme.ground.bottom, 0.35) : mix(theme.ground.bottom, (theme.ground.ink ?? theme.ink), 0.22);
   const layers = useMemo(
     () => [ridge(height * 0.84, px(250), 0.8, seed), ridge(height * 0.93, px(220), 1.1, seed + 1), ridge(height * 1.01, px(200), 1.5, seed + 2)],
     [height, seed],
@@ -68,7 +68,7 @@ export function Scenery({ place, seed, heading }: SceneryProps) {
         layers.map((path, i) => <path key={i} d={path} fill={mix(far, near, i / 2)} transform={`translate(${shift(0.18 + i * 0.3)} 0)`} />)}
       {place === 'land' && (
         <>
-          <rect x={0} y={height * 0.86} width={width} height={height * 0.14} fill={mix(near, theme.ink, 0.35)} />
+          <rect x={0} y={height * 0.86} width={width} height={height * 0.14} fill={mix(near, (theme.ground.ink ?? theme.ink), 0.35)} />
           {Array.from({ length: 14 }, (_, i) => (
             <rect key={i} x={i * px(220) - ((pass * heading * width * 1.6) % px(220))} y={height * 0.925} width={px(110)} height={px(9)} rx={px(4)} fill={fade('#ffffff', 0.6)} />
           ))}

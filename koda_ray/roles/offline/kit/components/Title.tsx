@@ -47,7 +47,16 @@ export function Title({ text, subtitle, manner, fill = 0.78, align = 'center', r
         fontWeight: theme.type.weight,
       }}
     >
-      <div style={{ fontSize: setting.size, lineHeight: 1.12, textAlign: align, letterSpacing: `${face.tracking}em` }}>
+      <div
+        style={{
+          fontSize: setting.size,
+          lineHeight: 1.12,
+          textAlign: align,
+          letterSpacing: `${face.tracking}em`,
+          color: theme.heading?.color,
+          transform: theme.heading?.scale ? `scale(${theme.heading.scale})` : undefined,
+        }}
+      >
         {setting.lines.map((line, row) => (
           <div
             key={row}
@@ -87,11 +96,11 @@ export function Title({ text, subtitle, manner, fill = 0.78, align = 'center', r
             marginTop: px(rule ? 26 : 40),
             fontFamily: theme.type.text,
             fontWeight: 500,
-            fontSize: px(38),
+            fontSize: px(38) * (theme.aside?.scale ?? 1),
             letterSpacing: manner === 'emerge' ? '0.22em' : '0.01em',
             textTransform: manner === 'emerge' ? 'uppercase' : 'none',
             textAlign: align,
-            color: theme.muted,
+            color: theme.aside?.color ?? theme.muted,
             opacity: Math.max(0, Math.min(1, sub)),
             transform: `translateY(${(1 - sub) * px(24)}px)`,
           }}
@@ -126,7 +135,7 @@ function letterStyle(manner: TitleProps['manner'], reveal: number, nth: number, 
   return {
     opacity: p,
     transform: `translateY(${(1 - p) * 0.12}em) scale(${1 + (1 - p) * 0.14})`,
-    color: near > 0.01 ? `color-mix(in srgb, ${theme.ink}, ${theme.accent} ${Math.round(near * 100)}%)` : undefined,
+    color: near > 0.01 ? `color-mix(in srgb, ${theme.heading?.color ?? theme.ink}, ${theme.accent} ${Math.round(near * 100)}%)` : undefined,
     textShadow: theme.dark ? `0 0 ${0.32 + near * 0.2}em ${fade(theme.accent, (0.3 + near * 0.5) * p)}` : undefined,
   };
 }

@@ -1,6 +1,7 @@
 // The chart's words and figures. How the slices open is in src/theatre/state.json.
 import { Heading } from '../components/Heading';
 import { PieChart, type Slice } from '../components/PieChart';
+import { Layer } from '../koda/Stage';
 
 const heading = __HEADING__;
 const slices: readonly Slice[] = __SLICES__;
@@ -9,7 +10,9 @@ export function PieChartScene() {
   return (
     <>
       <Heading text={heading} note={__NOTE__} />
-      <PieChart heading={heading} slices={slices} unit={__UNIT__} hole={__HOLE__} />
+      <Layer style={__SIZE__}>
+        <PieChart heading={heading} slices={slices} unit={__UNIT__} hole={__HOLE__} />
+      </Layer>
     </>
   );
 }
