@@ -32,7 +32,7 @@ from tests.serve.scripted import VIDEO
 from tests.serve.world import World, reached, world
 from tests.web import axes
 from tests.web.lives import live, running_in
-from tests.web.places import places
+from tests.web.places import have_films, places
 
 __all__ = ["FIGURES", "figures"]
 
@@ -408,6 +408,7 @@ async def _axe_violations(browser: Browser, koda: World, *, quick: bool) -> floa
     page = await browser.new_page()
     page.set_default_timeout(_BEGUN_MS)
     found = 0
+    await asyncio.to_thread(have_films)
     async for place in places(koda, page):
         for scheme in ("dark",) if quick else axes.SCHEMES:
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour on its way is nobody's

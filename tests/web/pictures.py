@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
@@ -26,12 +25,11 @@ from playwright.async_api import Browser, Page, Route, ViewportSize, async_playw
 from koda_ray.config import REPO_ROOT, Settings
 from koda_ray.render.programs import find_browser
 from koda_ray.state.keys import thumbnail_key
-from tests.serve.scripted import VIDEO
 from tests.serve.world import World
 from tests.web.axes import SCHEMES
 from tests.web.lives import live, running_in
 from tests.web.looking import begin
-from tests.web.places import PARTS, places
+from tests.web.places import PARTS, have_films, places
 
 _SIZE = (1440, 1100)
 _QUALITY = 88
@@ -152,22 +150,10 @@ async def _make(folder: Path) -> None:
             await _studio(koda, page, folder / "studio.webp")
 
 
-def _film(frame: bytes) -> bytes:
-    """Return a film of five seconds that stands still."""
-    with tempfile.TemporaryDirectory(prefix="koda-pictures-") as folder:
-        target = Path(folder) / "film.webm"
-        held = "loop=loop=-1:size=1,fps=30,scale=640:360"
-        codec = ["-t", "5", "-c:v", "libvpx", "-deadline", "realtime", "-b:v", "1M", str(target)]
-        command = ["ffmpeg", "-loglevel", "error", "-f", "image2pipe", "-i", "-", "-vf", held, *codec]
-        subprocess.run(command, input=frame, check=True)
-        return target.read_bytes()
-
-
 async def _make_all(folder: Path, parts: Sequence[str]) -> None:
     """Picture every screen, as ``PLACE-WIDTH-SCHEME.png``."""
     frame = _frames()[0]
-    film = await asyncio.to_thread(_film, frame)
-    VIDEO.update(preview=film, final=film, thumbnail=frame)
+    await asyncio.to_thread(have_films, frame)
     async with _with_browser() as (koda, browser), _opened(browser, "light") as page:
         async for place in places(koda, page, *parts):
             for width in _WIDTHS:

@@ -237,6 +237,7 @@ async def test_what_the_browser_cannot_play_is_downloaded_or_made_otherwise(koda
         await page.get_by_role("button", name="Make this").click()
         said = page.get_by_role("status").filter(has_text="This browser cannot play this video")
         await expect(said).to_contain_text("render it in another format", timeout=60_000)
+        await expect(page.get_by_role("button", name="Point at something")).to_be_disabled()
         link = said.get_by_role("link", name="Download it")
         assert session_id in str(await link.get_attribute("href"))
         async with page.expect_download() as downloading:

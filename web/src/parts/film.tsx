@@ -76,7 +76,7 @@ export function Film({ src, poster, label, name, duration, fps, scenes, wide, st
       label={stale ?? shows}
       sprites={sprites}
       moved={{ time, duration: length, fps, playing, seek: reel.seek, play: reel.play, pause: reel.pause }}
-      still={(at) => pictureOf(video.current, src, at + 0.5 / fps)}
+      still={why ? undefined : (at) => pictureOf(video.current, src, at + 0.5 / fps)}
       waits={() => (reel.hasPainted || !video.current ? undefined : painted(video.current, reel.shown.time + 0.5 / fps))}
       tools={
         <>
