@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from koda_ray.types import Box, Note, Plan, Pointed, Scene
 
-__all__ = ["as_written", "in_words"]
+__all__ = ["as_written", "in_words", "pictures_named"]
 
 
 def in_words(words: str, notes: tuple[Note, ...], plan: Plan | None) -> str:
@@ -23,6 +25,11 @@ def as_written(pointed: Pointed) -> str:
     """Say what a change asks for in its person's own words alone, those of its notes as well, without places."""
     said = [pointed.words.strip(), *(note.text.strip() for note in pointed.notes)]
     return "; ".join(each for each in said if each)
+
+
+def pictures_named(notes: Iterable[Note]) -> set[str]:
+    """Return the ids of the uploads that notes have as their pictures."""
+    return {note.picture for note in notes if note.picture is not None}
 
 
 def _where(note: Note, plan: Plan | None) -> str:

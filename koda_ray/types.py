@@ -27,6 +27,7 @@ __all__ = [
     "MIN_DURATION_S",
     "MIN_SCENE_S",
     "Answered",
+    "AssetPurpose",
     "Box",
     "Budget",
     "ErrorInfo",
@@ -93,6 +94,9 @@ changes; nothing changes until a plan was accepted."""
 Resource = Literal["tokens", "cost", "sandbox", "render", "stored"]
 """What a budget limits: tokens of models, money for them, minutes of sandboxes, minutes of rendering; and bytes that a
 user has stored, which only the settings do."""
+
+AssetPurpose = Literal["file", "note"]
+"""What an upload is for: a file that a film is made with, or the picture of a note."""
 
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0

@@ -34,7 +34,7 @@ from koda_ray.commands import Command, RequestChanges, Rewind, Say, TakeBack
 from koda_ray.errors import Conflict, Fenced, InvalidTransition, KodaError, StorageError
 from koda_ray.events import NewEvent
 from koda_ray.logs import get_logger
-from koda_ray.pointing import in_words
+from koda_ray.pointing import in_words, pictures_named
 from koda_ray.state.records import Batch, CommandRecord
 from koda_ray.state.store import Store
 from koda_ray.tracing import trace_parent
@@ -90,6 +90,7 @@ async def record_command(
     recorded, waits = await store.receive(
         asked,
         lambda row, waiting: _foreseen(row.state, waiting, command),
+        pictures=pictures_named(command.notes) if isinstance(command, Say | RequestChanges) else (),
         most_awake=most_awake,
         most_video_s=most_video_s,
     )

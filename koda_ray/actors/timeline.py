@@ -8,7 +8,7 @@ a store do it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -24,6 +24,7 @@ from koda_ray.agent.rewinding import approval_events, open_at, rewound, settled_
 from koda_ray.budgets import Amounts, left_of
 from koda_ray.commands import Effect, Emit, PutBack
 from koda_ray.events import NewEvent
+from koda_ray.pointing import pictures_named
 from koda_ray.state.past import Change, ForkedSession, Past
 from koda_ray.state.records import (
     ApprovalRecord,
@@ -37,11 +38,12 @@ from koda_ray.state.records import (
 )
 from koda_ray.state.store import Store
 from koda_ray.state.versions import VersionRecord
-from koda_ray.types import NodeState, Output, Preview, new_id, now
+from koda_ray.types import NodeState, Note, Output, Pointed, Preview, Unread, new_id, now
 
 __all__ = ["back_at", "fork_session", "forked"]
 
 S = TypeVar("S", Preview, Output)
+N = TypeVar("N", Pointed, Unread)
 _BACK = "A person put the session back to an earlier point."
 _FILES_UNDONE = "What it did to the project's files is undone; what it did elsewhere is not."
 _OTHER = "This session was made of another one, at this point."
@@ -194,9 +196,13 @@ class _Moved:
     def __init__(self, past: Past, session_id: str) -> None:
         self._past = past
         self._session_id = session_id
-        self.assets = {asset.id: new_id("ast") for asset in past.assets}
-        named = {*_jobs_of(past.state), *(job for _, state in past.states for job in _jobs_of(state))}
-        self._jobs = {job_id: new_id("job") for job_id in sorted(named)}
+        jobs, pictures = set[str](), set[str]()
+        for state in chain((past.state,), (state for _, state in past.states)):
+            jobs.update(_jobs_of(state))
+            pictures |= pictures_named(_notes_of(state))
+        # of the pictures of notes, those of notes that this session has as well
+        self.assets = {each.id: new_id("ast") for each in past.assets if each.purpose == "file" or each.id in pictures}
+        self._jobs = {job_id: new_id("job") for job_id in sorted(jobs)}
 
     def state(self, state: NodeState) -> NodeState:
         """Move a state: its addresses, jobs and files are the new session's, and it has no sandbox."""
@@ -207,6 +213,8 @@ class _Moved:
                 "node_id": f"nod_{self._session_id.removeprefix('ses_')}",
                 "forked_from": source,
                 "asset_ids": tuple(self.assets.get(each, each) for each in state.asset_ids),
+                "pointed": tuple(self._noted(each) for each in state.pointed),
+                "unread": tuple(self._noted(each) for each in state.unread),
                 "preview": self._shown(state.preview),
                 "output": self._shown(state.output),
                 "finished": self._shown(state.finished),
@@ -239,6 +247,13 @@ class _Moved:
             if each.job_id in self._jobs
         ]
 
+    def _noted(self, said: N) -> N:
+        """Move the pictures that notes name."""
+        pictures = ((note, self.assets.get(note.picture or "", note.picture)) for note in said.notes)
+        return said.model_copy(
+            update={"notes": tuple(note.model_copy(update={"picture": each}) for note, each in pictures)}
+        )
+
     def _shown(self, shown: S | None) -> S | None:
         if shown is None:
             return None
@@ -248,6 +263,11 @@ class _Moved:
                 moved = url.replace(self._past.record.id, self._session_id)
                 update[name] = moved.replace(shown.job_id, self._jobs[shown.job_id])
         return shown.model_copy(update=update)
+
+
+def _notes_of(state: NodeState) -> Iterator[Note]:
+    for said in (*state.pointed, *state.unread):
+        yield from said.notes
 
 
 def _jobs_of(state: NodeState) -> list[str]:

@@ -25,6 +25,7 @@ from koda_ray.errors import NotFound
 from koda_ray.events import Channel, Envelope
 from koda_ray.plugins import AgentPlugin, PluginList
 from koda_ray.types import (
+    AssetPurpose,
     Budget,
     Model,
     Note,
@@ -481,9 +482,18 @@ class KodaClient(
     # assets and health
 
     async def upload(
-        self, path: Path, *, media_type: str | None = None, session_id: str | None = None, key: str | None = None
+        self,
+        path: Path,
+        *,
+        media_type: str | None = None,
+        session_id: str | None = None,
+        purpose: AssetPurpose = "file",
+        key: str | None = None,
     ) -> AssetView:
         """Upload a picture, a film or a sound; name its id when making a session, or give it to one that exists.
+
+        With the purpose ``note`` it is the picture of a note: it stands in no list, and is kept with the session whose
+        note names it.
 
         The same ``key`` stores it once, however often this is called.
 
@@ -498,9 +508,11 @@ class KodaClient(
         except OSError as error:
             raise errors.InvalidInput(f"cannot read {path}: {error.strerror or error}") from error
         files = {"file": (path.name, data, media_type or "application/octet-stream")}
-        form = {"sessionId": session_id} if session_id else None
+        form = {} if purpose == "file" else {"purpose": purpose}
+        if session_id:
+            form["sessionId"] = session_id
         headers = {"Idempotency-Key": key or new_id("cmd")}
-        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form, headers=headers))
+        return parse(AssetView, await self._send("POST", "/v1/assets", files=files, data=form or None, headers=headers))
 
     async def uploads(self, *, limit: int = 50, before: str | None = None) -> OwnAssetPage:
         """List all files that you uploaded, newest first; go on with ``before=page.next`` until that is None."""

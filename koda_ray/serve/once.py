@@ -121,7 +121,7 @@ def check_same_asset(made: AssetRecord, wanted: AssetRecord, key: str) -> None:
     It may have been given to a session since.
     """
     is_elsewhere = wanted.session_id is not None and wanted.session_id != made.session_id
-    if (made.name, made.sha256) != (wanted.name, wanted.sha256) or is_elsewhere:
+    if (made.name, made.sha256, made.purpose) != (wanted.name, wanted.sha256, wanted.purpose) or is_elsewhere:
         raise Conflict(
             f"the idempotency key {key!r} was used for another file ({made.id}); use a new key",
             context={"asset": made.id},

@@ -8,7 +8,7 @@ it out of here, so none is lost and none is applied twice, wherever anybody is k
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
@@ -48,7 +48,13 @@ class InboxStore(Protocol):
     """Commands that wait for their session, who holds it, and under which name its process is sought."""
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
+        self,
+        command: CommandRecord,
+        judge: Judge,
+        *,
+        pictures: Collection[str] = (),
+        most_awake: int | None = None,
+        most_video_s: float | None = None,
     ) -> tuple[CommandRecord, bool]:
         """Record a command, whether its session has a process or not.
 
@@ -58,6 +64,7 @@ class InboxStore(Protocol):
         Args:
             command: What is asked; its result is what ``judge`` gives.
             judge: Pure. It sees the row as it is in the transaction that records the command.
+            pictures: Uploads that its notes name: pictures of notes that no session has are this one's from then on.
             most_awake: How many of the user's sessions may be awake (see `SessionQuota`), this one with them.
             most_video_s: How many seconds of video of the user may wait or be under way (see `RenderQuota`), where this
                 command has a final one rendered that what waits before it had not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -15,7 +15,16 @@ from koda_ray.state.refusals import attached, no_such, of_another, too_many_asse
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
 from koda_ray.types import NodeState, now
 
-__all__ = ["JsonAccounts", "copy_assets", "count_stored", "ensure_project", "ensure_user", "give_assets", "is_of_seen"]
+__all__ = [
+    "JsonAccounts",
+    "copy_assets",
+    "count_stored",
+    "ensure_project",
+    "ensure_user",
+    "give_assets",
+    "give_pictures",
+    "is_of_seen",
+]
 
 
 class JsonAccounts:
@@ -109,9 +118,12 @@ class JsonAccounts:
                 return there
             if change.tables.get("assets", asset.id) is None:
                 change.put("assets", encode(asset))
-            sizes = [cast("int", row["size_bytes"]) for row in _assets(change.tables, asset.user_id)]
-            if most is not None and most_bytes is not None and (len(sizes) > most or sum(sizes) > most_bytes):
-                raise too_many_assets(most=most, most_bytes=most_bytes, size=sum(sizes))
+            mine = _assets(change.tables, asset.user_id)
+            # a picture that went with a note counts by its size alone, as what was said
+            count = sum(_is_file(row) or row["session_id"] is None for row in mine)
+            size = sum(cast("int", row["size_bytes"]) for row in mine)
+            if most is not None and most_bytes is not None and (count > most or size > most_bytes):
+                raise too_many_assets(most=most, most_bytes=most_bytes, size=size)
             return asset
 
         return await self._database.write(work)
@@ -121,22 +133,23 @@ class JsonAccounts:
         return await self._database.read(lambda tables: _alike(tables, user_id, once))
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
-        """Read a session's assets, oldest first."""
+        """Read the files that a session is made with, oldest first."""
         owner = (words(user_id), words(session_id))
 
         def work(tables: Tables) -> list[AssetRecord]:
             mine = [row for row in tables.of("assets") if (row["user_id"], row["session_id"]) == owner]
+            mine = [row for row in mine if _is_file(row)]
             mine.sort(key=lambda row: (str(row["created_at"]), str(row["id"])))
             return [decode(AssetRecord, row) for row in mine]
 
         return await self._database.read(work)
 
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
-        """Read all of a user's assets, newest first (ids sort by time)."""
+        """Read a user's files, newest first (ids sort by time)."""
 
         def work(tables: Tables) -> list[AssetRecord]:
             mine = [row for row in _assets(tables, user_id) if before is None or str(row["id"]) < before]
-            mine = [row for row in mine if is_of_seen(tables, row)]
+            mine = [row for row in mine if _is_file(row) and is_of_seen(tables, row)]
             mine.sort(key=lambda row: str(row["id"]), reverse=True)
             return [decode(AssetRecord, row) for row in mine[:limit]]
 
@@ -202,6 +215,11 @@ def _assets(tables: Tables, user_id: str) -> list[TableRow]:
     return [row for row in tables.of("assets") if row["user_id"] == words(user_id)]
 
 
+def _is_file(row: TableRow) -> bool:
+    """Whether an asset is a file that a film is made with, as all are from before there was anything else."""
+    return row.get("purpose", "file") == "file"
+
+
 def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, session_id: str) -> None:
     """Give uploaded assets to a session of the same user, all of them or none.
 
@@ -216,6 +234,14 @@ def give_assets(change: Transaction, asset_ids: Sequence[str], *, user_id: str, 
         if row["session_id"] not in (None, words(session_id)):
             raise of_another(asset_id)
         change.set("assets", asset_id, {"session_id": words(session_id)})
+
+
+def give_pictures(change: Transaction, asset_ids: Collection[str], *, user_id: str, session_id: str) -> None:
+    """Give a session the pictures that notes to it name, as far as they are there, a user's, and no session's yet."""
+    for asset_id in asset_ids:
+        row = change.tables.get("assets", asset_id)
+        if row is not None and row["user_id"] == words(user_id) and not _is_file(row) and row["session_id"] is None:
+            change.set("assets", asset_id, {"session_id": words(session_id)})
 
 
 def copy_assets(change: Transaction, copies: Mapping[str, str], state: NodeState) -> None:

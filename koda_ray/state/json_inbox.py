@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
 from koda_ray.state.inbox import Judge, check_waiting, final_jobs, final_video_s, is_awake, new_video_s, owed_after
-from koda_ray.state.json_accounts import count_stored
+from koda_ray.state.json_accounts import count_stored, give_pictures
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_parts import epoch_of
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
@@ -34,7 +34,13 @@ class JsonInbox:
     _database: JsonDatabase
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
+        self,
+        command: CommandRecord,
+        judge: Judge,
+        *,
+        pictures: Collection[str] = (),
+        most_awake: int | None = None,
+        most_video_s: float | None = None,
     ) -> tuple[CommandRecord, bool]:
         """Record a command; see `InboxStore.receive`."""
         digest, session_id = body_hash(command.body), command.session_id
@@ -59,6 +65,7 @@ class JsonInbox:
                 check_renders(RenderQuota(video_s=most_video_s), RenderQuota(video_s=there_s + video_s))
             number = max((cast("int", each["number"]) for each in change.tables.of("inbox", session_id)), default=0) + 1
             change.put("inbox", encode(made, number=number, body_hash=digest))
+            give_pictures(change, pictures, user_id=command.user_id, session_id=session_id)
             change.set("sessions", session_id, {"last_activity": moment(now())})
             if row["host"] is None:  # what waits keeps the session's place from here on
                 change.set("sessions", session_id, {"lease_until": None})

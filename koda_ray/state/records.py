@@ -16,7 +16,7 @@ from koda_ray.commands import Command as PhaseCommand
 from koda_ray.events import NewEvent
 from koda_ray.state.boxes import SandboxRecord
 from koda_ray.state.charges import ChargeEntry
-from koda_ray.types import NodeState, Owes
+from koda_ray.types import AssetPurpose, NodeState, Owes
 
 __all__ = [
     "OWED_STATUSES",
@@ -347,7 +347,7 @@ def stored_units(chunks: Iterable[ChunkRecord]) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class AssetRecord:
-    """A file that a person uploaded."""
+    """A file that a person uploaded; ``purpose`` says what for."""
 
     id: str
     user_id: str
@@ -359,6 +359,7 @@ class AssetRecord:
     sha256: str
     key: str
     created_at: datetime
+    purpose: AssetPurpose = "file"
 
     @property
     def project_path(self) -> str:

@@ -72,7 +72,7 @@ __all__ = [
     "versions",
 ]
 
-SCHEMA_VERSION = "0022"
+SCHEMA_VERSION = "0023"
 """The newest migration; a database stamped with it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -479,6 +479,7 @@ assets = Table(
     Column("sha256", String(64), nullable=False),
     Column("key", Text, nullable=False),
     Column("created_at", Utc, nullable=False),
+    Column("purpose", String(16), nullable=False, server_default="file"),
     Index("ix_assets_user_id", "user_id"),
 )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delete, func, insert, or_, select, update
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
@@ -18,7 +18,15 @@ from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.sql_content import take_turn
 from koda_ray.types import NodeState, now
 
-__all__ = ["SqlAccounts", "copy_assets", "count_stored", "ensure_project", "ensure_user", "give_assets"]
+__all__ = [
+    "SqlAccounts",
+    "copy_assets",
+    "count_stored",
+    "ensure_project",
+    "ensure_user",
+    "give_assets",
+    "give_pictures",
+]
 
 _A = schema.assets.c
 _K = schema.api_keys.c
@@ -107,7 +115,10 @@ class SqlAccounts:
     ) -> AssetRecord:
         """Insert an asset's row; its user and project are made with it; see `Store.add_asset`."""
         insert = self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing()
-        held = select(func.count(), func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == asset.user_id)
+        # a picture that went with a note counts by its size alone, as what was said
+        counted = case((or_(_A.purpose == "file", _A.session_id.is_(None)), 1), else_=0)
+        count, size = func.coalesce(func.sum(counted), 0), func.coalesce(func.sum(_A.size_bytes), 0)
+        held = select(count, size).where(_A.user_id == asset.user_id)
         alike = _alike(asset.user_id, once)
 
         def work(connection: Connection) -> AssetRecord:
@@ -129,13 +140,14 @@ class SqlAccounts:
         return next(iter(await self._database.records(AssetRecord, _alike(user_id, once))), None)
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
-        """Read a session's assets, oldest first."""
-        query = select(schema.assets).where(_A.user_id == user_id, _A.session_id == session_id)
+        """Read the files that a session is made with, oldest first."""
+        mine = (_A.user_id == user_id, _A.session_id == session_id, _A.purpose == "file")
+        query = select(schema.assets).where(*mine)
         return await self._database.records(AssetRecord, query.order_by(_A.created_at, _A.id))
 
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
-        """Read all of a user's assets, newest first (ids sort by time)."""
-        query = select(schema.assets).where(_A.user_id == user_id, _is_seen())
+        """Read a user's files, newest first (ids sort by time)."""
+        query = select(schema.assets).where(_A.user_id == user_id, _A.purpose == "file", _is_seen())
         if before is not None:
             query = query.where(_A.id < before)
         return await self._database.records(AssetRecord, query.order_by(_A.id.desc()).limit(limit))
@@ -201,6 +213,12 @@ def give_assets(connection: Connection, asset_ids: Sequence[str], *, user_id: st
         if asset.session_id not in (None, session_id):
             raise of_another(asset_id)
     connection.execute(update(schema.assets).where(_A.id.in_(asset_ids)).values(session_id=session_id))
+
+
+def give_pictures(connection: Connection, asset_ids: Collection[str], *, user_id: str, session_id: str) -> None:
+    """Give a session the pictures that notes to it name, as far as they are there, a user's, and no session's yet."""
+    loose = (_A.user_id == user_id, _A.purpose == "note", _A.session_id.is_(None))
+    connection.execute(update(schema.assets).where(_A.id.in_(asset_ids), *loose).values(session_id=session_id))
 
 
 def copy_assets(connection: Connection, copies: Mapping[str, str], state: NodeState) -> None:

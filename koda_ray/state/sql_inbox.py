@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -47,7 +48,7 @@ from koda_ray.state.notify import Notifier
 from koda_ray.state.records import OWED_STATUSES, CommandRecord, OwedWork, RenderQuota, SessionQuota, WholeSession
 from koda_ray.state.refusals import check_renders, no_such, replaced, too_many_awake, used_for_another
 from koda_ray.state.rows import body_hash, columns, record, session
-from koda_ray.state.sql_accounts import count_stored
+from koda_ray.state.sql_accounts import count_stored, give_pictures
 from koda_ray.state.sql_content import take_turn
 from koda_ray.types import now
 
@@ -94,7 +95,13 @@ class SqlInbox:
     _notifier: Notifier
 
     async def receive(
-        self, command: CommandRecord, judge: Judge, *, most_awake: int | None = None, most_video_s: float | None = None
+        self,
+        command: CommandRecord,
+        judge: Judge,
+        *,
+        pictures: Collection[str] = (),
+        most_awake: int | None = None,
+        most_video_s: float | None = None,
     ) -> tuple[CommandRecord, bool]:
         """Record a command under its session's lock; see `InboxStore.receive`."""
         digest = body_hash(command.body)
@@ -125,6 +132,8 @@ class SqlInbox:
             last = select(func.coalesce(func.max(_I.number), 0)).where(_I.session_id == command.session_id)
             number = connection.execute(last).scalar_one() + 1
             connection.execute(insert(schema.inbox).values(columns(made) | {"number": number, "body_hash": digest}))
+            if pictures:
+                give_pictures(connection, pictures, user_id=command.user_id, session_id=command.session_id)
             # what waits keeps the session's place from here on: kept for a while, it would not be seen to wait
             kept = (_S.id == command.session_id, _S.host.is_(None))
             connection.execute(update(schema.sessions).where(*kept).values(lease_until=None))

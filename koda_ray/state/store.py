@@ -562,6 +562,8 @@ class Store(
     ) -> AssetRecord:
         """Insert an asset's row; its user and project are made with it.
 
+        A picture that a session has from a note counts by its size alone.
+
         Where ``once`` is given, the asset's id ends so: one of its user that ends alike, and that they see, is returned
         in its place, and nothing is inserted. It holds however many are uploaded at once.
 
@@ -576,9 +578,9 @@ class Store(
         ...
 
     async def own_assets(self, user_id: str, *, limit: int = 50, before: str | None = None) -> list[AssetRecord]:
-        """Read all of a user's assets, newest first; ``before`` is the last id of the page before.
+        """Read a user's files, newest first; ``before`` is the last id of the page before.
 
-        None is of a session that its user does not see.
+        None is the picture of a note, or of a session that its user does not see.
         """
         ...
 
@@ -600,7 +602,7 @@ class Store(
         ...
 
     async def assets(self, *, user_id: str, session_id: str) -> list[AssetRecord]:
-        """Read a session's assets, oldest first."""
+        """Read the files that a session is made with, oldest first; pictures of notes to it are none of them."""
         ...
 
     async def get_asset(self, asset_id: str, *, user_id: str) -> AssetRecord:

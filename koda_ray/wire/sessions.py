@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from koda_ray.types import Model, NodeState, Owes, Phase
+from koda_ray.types import AssetPurpose, Model, NodeState, Owes, Phase
 
 __all__ = [
     "ApprovalPage",
@@ -193,7 +193,7 @@ class TalkPage(Model):
 
 
 class AssetView(Model):
-    """An uploaded file; ``sizeBytes`` in bytes, ``fileUrl`` gives them.
+    """An uploaded file; ``sizeBytes`` in bytes, ``fileUrl`` gives them, ``purpose`` says what it is for.
 
     ``sessionTitle`` is what the session that has it is called, where many files are listed.
     """
@@ -208,6 +208,7 @@ class AssetView(Model):
     sha256: str
     file_url: str
     created_at: datetime
+    purpose: AssetPurpose = "file"
 
 
 class AssetPage(Model):

@@ -19,7 +19,8 @@ async def test_agents_hear_where_and_what_and_see_the_picture(world: SessionWorl
     id_ = new_id("ast")
     key = asset_key(user, project, id_, "crop.png")
     await world.storage.put(key, PNG)
-    await world.store.add_asset(replace(records.asset(user), id=id_, project_id=project, key=key))
+    crop = replace(records.asset(user), id=id_, project_id=project, key=key, purpose="note")
+    await world.store.add_asset(crop)
     ball = {"text": "red", "time": 1.5, "component": "Ball", "picture": id_}
     gone = {"text": "slower", "time": 2, "picture": "ast_gone"}
     await world.say(session, "message", text="Nearly", notes=[ball, gone])
@@ -28,3 +29,5 @@ async def test_agents_hear_where_and_what_and_see_the_picture(world: SessionWorl
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
     assert said.content == [{"type": "text", "text": words}, {"type": "image", "source": source}]
     assert session.state.pointed[0].words == "Nearly" and session.state.feedback == (words,)
+    assert (await world.store.get_asset(id_, user_id=user)).session_id == session.session_id
+    assert await session.project.place_assets() == [], "it is nothing that a film is made with"

@@ -36,7 +36,7 @@ from koda_ray.state.keys import (
 from koda_ray.state.records import AssetRecord, Batch, JobRecord, JobStatus, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.state.storage import Storage, Stored
-from koda_ray.types import Preview, now
+from koda_ray.types import Preview, new_id, now
 from tests.actors.sweeping import *  # noqa: F403 - fixtures
 from tests.actors.sweeping import (
     NEW,
@@ -438,6 +438,24 @@ async def test_uploads_that_no_session_came_to_have_go(store: SqlStore, storage:
     gone = await sweep_of(store, storage, clock).step()
     assert {young.key, lost} <= set(gone)
     assert await storage.list("users/ann/projects") == [held.key]
+
+
+async def test_a_picture_that_no_note_named_goes_and_one_that_a_note_named_stays_with_its_session(
+    store: SqlStore, storage: Storage, clock: SweepClock
+) -> None:
+    session = await records.new_session(store)
+    sent, unsent = (replace(records.asset(of=session), id=new_id("ast"), purpose="note") for _ in range(2))
+    for each in (sent, unsent):
+        crop = replace(each, session_id=None, key=asset_key("ann", each.project_id, each.id, "note-f1.jpg"))
+        await put(storage, crop.key)
+        await store.add_asset(crop)
+    await store.receive(records.command(session), lambda row, waiting: {}, pictures=[sent.id])
+    clock.at += timedelta(days=8)
+    await sweep_of(store, storage, clock).step()
+    kept = await store.get_asset(sent.id, user_id="ann")
+    assert await storage.list("users/ann/projects") == [kept.key]
+    with pytest.raises(NotFound):
+        await store.get_asset(unsent.id, user_id="ann")
 
 
 async def test_an_upload_that_a_session_takes_meanwhile_stays(

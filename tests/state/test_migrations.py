@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,16 @@ async def test_the_index_of_a_users_uploads_is_there_whether_0015_made_it_or_not
     assert anatomy(writer_of(store)) == whole
     migrate.downgrade(writer_of(store), "0014")
     assert "ix_assets_user_id" not in str(anatomy(writer_of(store)))
+
+
+@one_step
+async def test_what_was_uploaded_before_there_were_pictures_of_notes_is_a_file(store: SqlStore) -> None:
+    asset = records.asset()
+    await store.add_asset(replace(asset, purpose="note"))
+    migrate.downgrade(writer_of(store), "0022")
+    await store.close()
+    await store.open()
+    assert await store.own_assets("ann") == [asset]
 
 
 async def test_a_newer_database_is_left_alone(store: SqlStore) -> None:

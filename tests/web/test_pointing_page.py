@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
-from koda_ray.types import Box, Pointed
+from koda_ray.types import Box, Pointed, now
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World
 from tests.web.axes import on_every_screen
@@ -106,8 +106,11 @@ async def test_boxes_are_drawn_and_notes_kept_and_sent_together_with_their_pictu
         assert note.picture is not None
         asset = await koda.store.get_asset(note.picture, user_id="local")
         assert asset.media_type == "image/jpeg" and asset.size_bytes < 200_000
+        assert asset.session_id == session_id
     await expect(page.get_by_role("listitem").get_by_text("make it green")).to_be_visible()
     assert await page.evaluate("sessionStorage.length") == 0
+    await page.goto(f"{koda.url}/assets")
+    await expect(page.get_by_text("Drop pictures, films and sounds here, or paste them")).to_be_visible()
 
 
 async def test_what_was_pointed_at_stands_in_the_talk_as_pictures_that_lead_to_their_moment(
@@ -156,7 +159,8 @@ async def test_what_was_pointed_at_stands_in_the_talk_as_pictures_that_lead_to_t
     await expect(slider).to_have_value("141")
     await page.wait_for_url(lambda url: "v=1" in url and "t=2.35" in url)
     (change,) = await pointed(koda, session_id)
-    await koda.store.remove_asset(str(change.notes[0].picture), user_id="local")
+    crop = await koda.store.get_asset(str(change.notes[0].picture), user_id="local")
+    await koda.storage.delete(crop.key)
     async with page.expect_request("**/frames/141.jpg?w=192"):  # then it is taken out of the video
         await page.reload()
         await picture.scroll_into_view_if_needed()
@@ -218,8 +222,8 @@ async def test_what_the_server_refuses_keeps_the_notes(koda: World, shown: tuple
     async with asyncio.timeout(60):
         while not await page.evaluate("Object.values(sessionStorage).some((each) => each.includes('picture'))"):
             await asyncio.sleep(0.02)
-    for asset in await koda.store.own_assets("local"):
-        await koda.store.remove_asset(asset.id, user_id="local")
+    (crop,) = await koda.store.loose_assets(now())
+    await koda.store.remove_asset(crop.id, user_id="local")
     await page.get_by_role("button", name="Send the note").click()
     await expect(page.get_by_role("form", name="Notes").get_by_role("alert")).to_contain_text("asset")
     await expect(page.get_by_label("What should be different, note 1")).to_have_value("red")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, cast
@@ -13,7 +14,7 @@ from fastapi import Path as InPath
 
 from koda_ray.actors.removal import remove_asset
 from koda_ray.cancellation import finish
-from koda_ray.errors import LimitReached
+from koda_ray.errors import InvalidInput, LimitReached
 from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import titles_of
@@ -25,7 +26,7 @@ from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.uploads import SNIFF_BYTES, TYPES, check_type, clean_name
 from koda_ray.state.keys import asset_key
 from koda_ray.state.records import AssetRecord
-from koda_ray.types import now
+from koda_ray.types import AssetPurpose, now
 from koda_ray.wire import AssetPage, AssetView, OwnAssetPage
 
 __all__ = ["router"]
@@ -43,6 +44,35 @@ async def _own_asset(asset_id: AssetId, user: User, deps: Deps) -> AssetRecord:
 OwnAsset = Annotated[AssetRecord, Depends(_own_asset)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """Who gets an upload, and what for."""
+
+    session_id: str | None
+    project_id: str | None
+    purpose: AssetPurpose
+
+
+async def _meant(
+    session_id: Annotated[
+        str | None, Form(alias="sessionId", max_length=64, description="Give it to a session")
+    ] = None,
+    project_id: Annotated[
+        str | None, Form(alias="projectId", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Else your own project")
+    ] = None,
+    purpose: Annotated[
+        AssetPurpose, Form(description="A `file` that a film is made with, or the picture of a `note` on one")
+    ] = "file",
+) -> _Meant:
+    if purpose == "note" and session_id is not None:
+        raise InvalidInput(
+            f"the picture of a note is given to session {session_id!r} by a note to it: leave sessionId out, and name "
+            "its id as the picture of that note",
+            context={"field": "sessionId"},
+        )
+    return _Meant(session_id, project_id, purpose)
+
+
 @router.post(
     "/assets",
     operation_id="uploadAsset",
@@ -57,14 +87,12 @@ async def upload_asset(
     user: User,
     deps: Deps,
     once: IdempotencyKey,
-    session_id: Annotated[
-        str | None, Form(alias="sessionId", max_length=64, description="Give it to a session")
-    ] = None,
-    project_id: Annotated[
-        str | None, Form(alias="projectId", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Else your own project")
-    ] = None,
+    meant: Annotated[_Meant, Depends(_meant)],
 ) -> AssetView:
     """Store a file. Name its id in `assetIds` when making a session, or send `sessionId` for one that exists.
+
+    The picture of a `note` stands in no list. It is its session's once a note to that names it, and goes with it; one
+    that no note names is removed some days after it was uploaded.
 
     Repeated with the same `Idempotency-Key`, it is stored once, and answered as the first time while it is there,
     also where no more may be stored.
@@ -75,9 +103,9 @@ async def upload_asset(
         await may_store(deps, user)
     head = await file.read(SNIFF_BYTES)
     media_type = check_type(head, name=file.filename or "the file", declared=file.content_type)
-    project = project_id or default_project(user)
-    if session_id is not None:
-        project = (await deps.store.get_session(session_id, user_id=user)).project_id
+    project = meant.project_id or default_project(user)
+    if meant.session_id is not None:
+        project = (await deps.store.get_session(meant.session_id, user_id=user)).project_id
     asset_id = asset_name(ending)
     name = clean_name(file.filename, media_type)
     key = asset_key(user, project, asset_id, name)
@@ -86,13 +114,14 @@ async def upload_asset(
         id=asset_id,
         user_id=user,
         project_id=project,
-        session_id=session_id,
+        session_id=meant.session_id,
         name=name,
         media_type=media_type.name,
         size_bytes=size,
         sha256=digest,
         key=key,
         created_at=now(),
+        purpose=meant.purpose,
     )
     stored = there or await _stored(record, file, ending, deps)
     if stored.id != record.id:
@@ -242,4 +271,5 @@ def _view(record: AssetRecord, session_title: str | None = None) -> AssetView:
         sha256=record.sha256,
         file_url=f"/v1/assets/{record.id}/file",
         created_at=record.created_at,
+        purpose=record.purpose,
     )

@@ -17,7 +17,8 @@ from koda_ray.serve.context import Deps, IdempotencyKey, OwnSession, User, backg
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.problem import responses
 from koda_ray.serve.views import approval_view, cursor_of, read_cursor
-from koda_ray.state.records import CommandRecord
+from koda_ray.state.records import CommandRecord, SessionRecord
+from koda_ray.state.refusals import of_another
 from koda_ray.types import Budget, Note, RenderOptions, SessionPermissions
 from koda_ray.wire import (
     Answer,
@@ -68,17 +69,20 @@ class _Submitter:
         return _accepted(await self._background.finish(sent))
 
 
-async def _check_pictures(deps: ApiDeps, user: str, notes: Sequence[Note]) -> None:
+async def _check_pictures(deps: ApiDeps, row: SessionRecord, notes: Sequence[Note]) -> None:
     """Refuse pictures that are none, or larger than what every model takes beside others.
 
     Raises:
         NotFound: There is no such upload of this user.
         InvalidInput: It is no picture, or too large.
+        Conflict: It is that of a note to another session, and goes with that one.
     """
     for number, note in enumerate(notes, 1):
         if note.picture is None:
             continue
-        asset = await deps.store.get_asset(note.picture, user_id=user)
+        asset = await deps.store.get_asset(note.picture, user_id=row.user_id)
+        if asset.purpose == "note" and asset.session_id not in (None, row.id):
+            raise of_another(asset.id)
         if asset.media_type not in _SEEN or asset.size_bytes > MAX_PICTURE_BYTES:
             raise InvalidInput(
                 f"the picture of note {number} is {asset.media_type} of {asset.size_bytes} bytes; it must be one of "
@@ -134,9 +138,9 @@ async def changes(
     """Have the plan, the preview or the finished video changed, in words or by notes on what you point at.
 
     Agents get each note with its time, its place and what is there; a picture of it, where one was uploaded
-    (`POST /v1/assets`), they see.
+    for that (`POST /v1/assets` with the purpose `note`), they see.
     """
-    await _check_pictures(deps, user, body.notes)
+    await _check_pictures(deps, row, body.notes)
     return await to(row.id, user, "changes", body.model_dump(mode="json", exclude_defaults=True), key)
 
 
@@ -154,7 +158,7 @@ async def message(
     body: Message, row: OwnSession, user: User, deps: Deps, key: IdempotencyKey, to: Submit
 ) -> CommandAccepted:
     """Say something at any time, or point at something; what it means depends on the phase."""
-    await _check_pictures(deps, user, body.notes)
+    await _check_pictures(deps, row, body.notes)
     return await to(row.id, user, "message", body.model_dump(mode="json", exclude_defaults=True), key)
 
 

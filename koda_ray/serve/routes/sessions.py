@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
-from koda_ray.errors import NotFound
+from koda_ray.errors import InvalidInput, NotFound
 from koda_ray.serve.context import Deps, IdempotencyKey, SessionId, User, background_of
 from koda_ray.serve.deps import ApiDeps
 from koda_ray.serve.listing import Sought, session_shown, sessions_found
@@ -256,8 +256,14 @@ def session_of(node_id: str) -> str:
 async def _check_assets(deps: ApiDeps, body: CreateSession, user: str) -> None:
     for asset_id in body.asset_ids:
         try:
-            await deps.store.get_asset(asset_id, user_id=user)
+            asset = await deps.store.get_asset(asset_id, user_id=user)
         except NotFound as error:
             raise NotFound(
                 f"there is no asset {asset_id!r}; upload the file first: POST /v1/assets", context={"assetId": asset_id}
             ) from error
+        if asset.purpose != "file":
+            raise InvalidInput(
+                f"asset {asset_id!r} is the picture of a note, and no file that a film is made with; upload it again, "
+                "without a purpose: POST /v1/assets",
+                context={"assetId": asset_id, "field": "assetIds"},
+            )

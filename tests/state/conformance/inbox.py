@@ -54,6 +54,32 @@ class InboxConformance:
             await store.receive(records.command(mine, "a", text="else"), after)
 
     @pytest.mark.quick
+    async def test_pictures_of_notes_are_the_sessions_that_the_notes_were_written_to(self, store: Store) -> None:
+        mine, other = await new_session(store), await new_session(store)
+        named, unsent, held = (dataclasses.replace(records.asset(), purpose="note", key=key) for key in "abc")
+        file, foreign = records.asset(), dataclasses.replace(records.asset("bob"), purpose="note")
+        for asset in (named, unsent, dataclasses.replace(held, session_id=other.id), file, foreign):
+            await store.add_asset(asset)
+        with pytest.raises(InvalidTransition):
+            await store.receive(records.command(mine), never, pictures=[named.id])
+        assert (await store.get_asset(named.id, user_id="ann")).session_id is None, "nobody heard the note"
+        pictures = [named.id, held.id, file.id, foreign.id, "ast_none"]
+        made, _ = await store.receive(records.command(mine), after, pictures=pictures)
+        assert await store.receive(records.command(mine), never, pictures=pictures) == (made, True)
+        theirs = {each.id: (await store.get_asset(each.id, user_id=each.user_id)).session_id for each in (named, held)}
+        assert theirs == {named.id: mine.id, held.id: other.id}
+        for asset in (file, foreign):  # who names another's, or a file that a film is made with, takes nothing
+            assert (await store.get_asset(asset.id, user_id=asset.user_id)).session_id is None
+        loose = {asset.id for asset in await store.loose_assets(now() + SOON)}
+        assert loose == {unsent.id, file.id, foreign.id}
+        assert await store.own_assets("ann") == [file] and await store.own_assets("bob") == []
+        assert await store.assets(user_id="ann", session_id=mine.id) == []
+        assert await store.named_keys(mine.id) == {"a": False}
+        await store.close_session(mine.id, user_id="ann")
+        await store.delete_session(mine.id, user_id="ann")
+        assert await store.asset_keys("ann") == {"b", "c", file.key}
+
+    @pytest.mark.quick
     async def test_who_renews_a_lease_hears_whether_something_waits(self, store: Store) -> None:
         mine = await active_session(store)
         before, until = await store.get_session(mine.id), now() + SOON * 2

@@ -404,6 +404,18 @@ class ShareConformance:
             await stores[0].add_asset(records.asset(), most=9, most_bytes=4 * 123 + 1)
         await stores[0].add_asset(records.asset("bob"), most=1, most_bytes=123)
 
+    async def test_pictures_that_went_with_notes_count_by_their_size_alone(self, store: Store) -> None:
+        mine = await new_session(store)
+        sent = dataclasses.replace(records.asset(of=mine), purpose="note")
+        unsent = dataclasses.replace(records.asset(), purpose="note")
+        for asset in (sent, unsent):
+            await store.add_asset(asset)
+        await store.add_asset(records.asset(), most=2, most_bytes=3 * 123)
+        with pytest.raises(LimitReached, match="KODA_USER_ASSETS"):
+            await store.add_asset(records.asset(), most=2, most_bytes=10_000)
+        with pytest.raises(LimitReached, match="KODA_USER_ASSET_MB"):
+            await store.add_asset(records.asset(), most=9, most_bytes=4 * 123 - 1)
+
     @pytest.mark.quick
     async def test_an_asset_is_stored_once_where_its_id_ends_alike_whoever_is_at_it(self, connect: Connect) -> None:
         stores = [await connect(), await connect()]

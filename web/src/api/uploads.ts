@@ -229,16 +229,17 @@ export function filesOf(given: Pick<DataTransfer, 'files' | 'types'> | null): Fi
   return given?.types.includes('Files') ? [...given.files] : [];
 }
 
-/** Store a file of which nobody is told how far it is. */
-export function store(file: File): Promise<Asset> {
-  return sendFile(file, () => undefined, new AbortController().signal, newKey());
+/** Store the picture of a note, of which nobody is told how far it is: it is none of somebody's files. */
+export function storePicture(file: File): Promise<Asset> {
+  return sendFile(file, () => undefined, new AbortController().signal, newKey(), 'note');
 }
 
-export function sendFile(file: File, told: (sent: number) => void, signal: AbortSignal, once: string): Promise<Asset> {
+export function sendFile(file: File, told: (sent: number) => void, signal: AbortSignal, once: string, purpose: Asset['purpose'] = 'file'): Promise<Asset> {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
     const body = new FormData();
     body.append('file', file);
+    if (purpose !== 'file') body.append('purpose', purpose);
     request.open('POST', '/v1/assets');
     request.setRequestHeader('Idempotency-Key', once);
     request.responseType = 'json';

@@ -29,7 +29,7 @@ export function Noted({ said: { words, notes }, ...moments }: Moments & { said: 
 function One({ note, number, go, frameOf }: Moments & { note: Note; number: number }) {
   const [missing, setMissing] = useState<readonly string[]>([]);
   const frame = typeof note.frame === 'number' ? frameOf(note.frame) : undefined;
-  // what was sent along is not kept for ever
+  // what was sent along once was not kept for ever
   const picture = [note.picture && `/v1/assets/${note.picture}/file`, frame].find((each) => each && !missing.includes(each));
   const when = `${timecode(note.time)}${note.until === undefined || note.until === null ? '' : ` – ${timecode(note.until)}`}`;
   return (

@@ -8,7 +8,7 @@ import { type Draft, MOST, type Note, usePointing } from '../api/notes';
 import type { Stretch } from '../api/scenes';
 import { cropped, save } from '../api/still';
 import { frameAt } from '../api/timecode';
-import { store } from '../api/uploads';
+import { storePicture } from '../api/uploads';
 import { canFill, FILLED, FullScreen, fullScreen } from './full-screen';
 import { useEscape } from './escape';
 import { useKey } from './keys';
@@ -93,7 +93,7 @@ export function Screen({ wide, children, moved, scenes, begun, meanwhile, still,
     const part = box ? { x: box.x / width, y: box.y / height, width: box.width / width, height: box.height / height } : { x: 0, y: 0, width: 1, height: 1 };
     pointing.notes.add({ ...when, frame, ...told }, async () => {
       const picture = await cropped(await still(time), part);
-      return (await store(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
+      return (await storePicture(new File([picture], `note-f${frame}.jpg`, { type: picture.type }))).id;
     });
   };
   const now = useRef({ show: (_: Note) => {}, point });
