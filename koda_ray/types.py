@@ -26,6 +26,7 @@ __all__ = [
     "MAX_TAKES",
     "MIN_DURATION_S",
     "MIN_SCENE_S",
+    "OWN_WORDS",
     "Answered",
     "AssetPurpose",
     "Box",
@@ -98,6 +99,9 @@ user has stored, which only the settings do."""
 AssetPurpose = Literal["file", "note"]
 """What an upload is for: a file that a film is made with, or the picture of a note."""
 
+OWN_WORDS = "other"
+"""The option of a question that stands for words of one's own."""
+
 MAX_PROMPT_CHARS = 20_000
 MAX_DURATION_S = 300.0
 MIN_DURATION_S = 0.5
@@ -161,6 +165,10 @@ class Question(Model):
     reason: Literal["style", "impossible", "rejected", "unclear", "stuck", "budget"] = "style"
     phase: Phase | None = None
     owes: Owes | None = None
+
+    def needs_words(self, option_id: str | None) -> bool:
+        """Whether an option says nothing by itself: it stands for what a person says in their own words."""
+        return self.custom_input and option_id == OWN_WORDS
 
 
 class Answered(Model):

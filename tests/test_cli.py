@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from koda_ray.client import KodaClient
-from koda_ray.commands import Command
+from koda_ray.commands import Answer, Ask, Command
 from koda_ray.console.exits import Exit
 from koda_ray.events import NewEvent
 from koda_ray.state.records import JobRecord
-from koda_ray.types import NodeState, RenderOptions
+from koda_ray.types import NodeState, Option, Question, RenderOptions
 from tests.serve.scripted import CODE, VIDEO
 from tests.serve.test_sessions import until
 from tests.serve.world import World, free_port, reached
@@ -54,6 +54,20 @@ async def test_without_a_terminal_nobody_is_asked(shell: Shell, client: KodaClie
     assert "question: Which style do you want? [playful, minimal]" in ran.out
     session_id = (await client.sessions()).sessions[0].id
     assert f"koda watch {session_id}" in ran.out and f"koda answer {session_id} playful" in ran.out
+
+
+async def test_an_option_that_stands_for_ones_own_words_is_answered_with_some(
+    koda: World, shell: Shell, client: KodaClient
+) -> None:
+    session_id = (await shell("new", "-", stdin=PROMPT)).out.strip()
+    await until(client, session_id, "question")
+    own = Question(text="Which?", reason="impossible", options=(Option(id="other", label="Something else"),))
+    await koda.directory.move(session_id, Answer(text="calm"), Ask(own))
+    ran = await shell("answer", session_id, "other")
+    assert ran.status != Exit.DONE and "'other' stands for your own words" in " ".join(ran.err.split())
+    assert (await shell("answer", session_id, "hand-drawn")).status == Exit.DONE
+    await until(client, session_id, "plan")
+    assert (await client.session(session_id)).state.answers[-1].text == "hand-drawn"
 
 
 async def test_one_step_at_a_time(koda: World, shell: Shell, client: KodaClient) -> None:

@@ -490,6 +490,18 @@ def test_what_was_stopped_is_known_until_there_is_work_again_and_going_back_stop
         assert ("stopped" in state.model_dump(mode="json", by_alias=True)) is is_there
 
 
+def test_an_option_that_stands_for_ones_own_words_needs_some() -> None:
+    own = Option(id="other", label="Something else")
+    asking = walk(fresh(), Start("a ball"), Ask(QUESTION.model_copy(update={"options": (*QUESTION.options, own)})))
+    for nothing in (None, " "):
+        with pytest.raises(InvalidInput, match="'other' stands for your own words") as refused:
+            apply(asking, Answer("other", nothing), AT)
+        assert refused.value.context["field"] == "text"
+    assert walk(asking, Answer("other", "hand-drawn")).answers[-1].text == "hand-drawn"
+    choosing = walk(fresh(), Start("a ball"), Ask(Question(text="Which?", options=(own,), custom_input=False)))
+    assert walk(choosing, Answer("other")).answers[-1].option_id == "other"
+
+
 def test_an_answer_is_told_with_the_question_that_it_answers() -> None:
     asking = walk(fresh(), Start("a ball"), Ask(QUESTION))
     for answer in (Answer("playful"), Say("hand-drawn")):

@@ -77,7 +77,7 @@ class Yes:
             case "question" if state.question is not None and state.question.reason == "stuck":
                 return Decision("answer", option_id=STOP)  # going on alone would only cost more
             case "question" if state.question is not None:
-                options = state.question.options
+                options = [each for each in state.question.options if not state.question.needs_words(each.id)]
                 return Decision("answer", option_id=options[0].id) if options else Decision("answer", text=_ANY)
             case "plan" | "preview":
                 return Decision("accept")
@@ -171,12 +171,20 @@ class AskPerson:
         while True:
             said = self._read(default="1" if question.options else "")
             if said.isdecimal() and 1 <= int(said) <= len(question.options):
-                return Decision("answer", option_id=question.options[int(said) - 1].id)
+                return self._chosen(question, question.options[int(said) - 1])
             if (named := _named(said, question.options)) is not None:
-                return Decision("answer", option_id=named.id)
+                return self._chosen(question, named)
             if said and not said.isdecimal() and question.custom_input:
                 return Decision("answer", text=said)
             self._console.print(f"    [yellow]a number from 1 to {len(question.options)}[/yellow]")
+
+    def _chosen(self, question: Question, option: Option) -> Decision:
+        if not question.needs_words(option.id):
+            return Decision("answer", option_id=option.id)
+        self._console.print("    [dim]in your own words[/dim]")
+        while not (said := self._read(default="")):
+            self._console.print("    [yellow]a few words are needed[/yellow]")
+        return Decision("answer", text=said)
 
     def _choose(self, what: str, *, accept: str, change: str, reject: str = "", preview: bool = False) -> Decision:
         keys = [f"[bold]enter[/bold] [dim]{accept}[/dim]", f"[bold]c[/bold] [dim]{change}[/dim]"]

@@ -65,6 +65,11 @@ def answer(state: NodeState, command: Answer, at: datetime) -> Transition:
         )
     if command.option_id is None:
         words = words_of(command.text, "answer", field="text")
+    elif question.needs_words(command.option_id) and not words:
+        raise InvalidInput(
+            f"option {command.option_id!r} stands for your own words, and there are none; say in text what you want",
+            context={"field": "text"},
+        )
     label = known[command.option_id].label if command.option_id is not None else None
     answer = ": ".join(part for part in (label, words) if part)
     if question.reason == "stuck":

@@ -49,7 +49,12 @@ PLAN = Plan(
     style="playful",
 )
 QUESTION = Question(
-    text="Which style?", options=(Option(id="playful", label="Playful"), Option(id="dark", label="Dark"))
+    text="Which style?",
+    options=(
+        Option(id="playful", label="Playful"),
+        Option(id="dark", label="Dark"),
+        Option(id="other", label="Something else"),
+    ),
 )
 
 
@@ -292,6 +297,8 @@ def test_yes_takes_the_first_option_and_every_plan_and_preview() -> None:
         ("accept", None),
     ]
     assert Yes().decide(state("error", error=ErrorInfo(message="m", code="c"))) is None
+    own = QUESTION.model_copy(update={"options": QUESTION.options[::-1]})
+    assert (chosen := Yes().decide(state("question", question=own))) is not None and chosen.option_id == "dark"
     impossible = Question(text="Two hours?", reason="impossible")
     assert Yes().decide(state("question", question=impossible)) is not None
     assert Nobody().decide(state("plan", plan=PLAN)) is None
@@ -304,6 +311,8 @@ def test_yes_takes_the_first_option_and_every_plan_and_preview() -> None:
         ([""], "answer", "playful", None),
         (["Dark"], "answer", "dark", None),
         (["9", "in pastel colours"], "answer", None, "in pastel colours"),
+        (["3", "", "hand-drawn"], "answer", None, "hand-drawn"),
+        (["other", "2"], "answer", None, "2"),
     ],
 )
 def test_a_question_is_answered_by_number_name_or_words(

@@ -15,12 +15,15 @@ from PIL import Image
 from pydantic import JsonValue
 
 from koda_ray.client import KodaClient
+from koda_ray.commands import Answer, Ask
 from koda_ray.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from koda_ray.state.records import SessionQuota, SessionRecord
 from koda_ray.state.sql import SqlStore
 from koda_ray.types import (
     NodeState,
+    Option,
     PermissionRule,
+    Question,
     RenderOptions,
     SceneEdit,
     SessionOptions,
@@ -313,6 +316,13 @@ async def test_what_a_session_refuses_names_its_field_too(
     field, problem = await refused("answer", {"optionId": "none"})
     assert field == "optionId" and problem.startswith("no option 'none'; the options are: ")
     assert (await refused("budget", {"tokens": -5}))[0] == "tokens"
+    own = Question(text="Which?", reason="impossible", options=(Option(id="other", label="Something else"),))
+    await koda.directory.move(session_id, Answer(text="calm"), Ask(own))
+    field, problem = await refused("answer", {"optionId": "other"})
+    assert (field, problem) == (
+        "text",
+        "option 'other' stands for your own words, and there are none; say in text what you want",
+    )
     assert (await refused("permissions", {"rules": [{"decision": "deny", "tool": "x" * 201}]}))[0] == "rules.0.tool"
     assert await refused("plan", {"scenes": [{"scene": 1, "title": ""}]}) == (
         "scenes.0.title",

@@ -12,7 +12,7 @@ from koda_ray.roles.offline.brief import Brief, Impossible
 from koda_ray.roles.offline.conversation import PolicyCalls
 from koda_ray.roles.offline.language import choices, said
 from koda_ray.roles.offline.plan import describe_plan, make_plan
-from koda_ray.types import MAX_DURATION_S, Answered
+from koda_ray.types import MAX_DURATION_S, OWN_WORDS, Answered
 
 __all__ = ["ask_instead", "ask_style", "propose_plan", "refusal"]
 
@@ -32,7 +32,7 @@ def ask_style(calls: PolicyCalls, reason: Literal["style", "rejected"]) -> None:
 
 def ask_instead(calls: PolicyCalls, impossible: Impossible) -> None:
     """Say what cannot be made, and ask what shall be made instead."""
-    rows = [*choices(f"instead.{impossible}"), ("other", *ANSWERS["other"])]
+    rows = [*choices(f"instead.{impossible}"), (OWN_WORDS, *ANSWERS[OWN_WORDS])]
     _ask(calls, "impossible", said(f"question.{impossible}", refusal=refusal(impossible)), rows)
 
 

@@ -50,7 +50,10 @@ def told(how: How, words: str) -> list[dict[str, Any]]:
     if how == "answered":
         return [{"status": "rejected"}, {"status": "answered", "text": words}]
     if how == "rejected":
-        return [{"status": "rejected", "feedback": words}, {"status": "answered", "optionId": "other"}]
+        return [
+            {"status": "rejected", "feedback": words},
+            {"status": "answered", "optionId": "other", "text": "as I said"},
+        ]
     return [{"status": "changes", "feedback": words}]
 
 
