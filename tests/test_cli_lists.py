@@ -117,6 +117,9 @@ async def test_a_servers_renders_are_listed_cancelled_and_deleted(
         assert (await shell("renders", "--text", f"Page {made[0]}", **where)).out.startswith(made[0])
         none = (await shell("renders", "--text", "nothing-is-called-so", "--json", **where)).out
         assert json.loads(none) == {"renders": [], "next": None}
+        none = (await shell("renders", "--text", "[so] named", "--status", "failed", **where)).out
+        said = "No failed renders with the words '[so] named' in their page's file, row and data."
+        assert " ".join(none.split()) == f"{said} All there are: koda renders"
     assert (await shell("delete", made[0])).out == f"deleted {made[0]}\n"
     assert (await shell("delete", made[0])).status == Exit.NOT_FOUND
     assert len((await client.page_renders()).renders) == 1

@@ -11,6 +11,7 @@ from koda_ray.client import KodaClient
 from koda_ray.console.database import read_renders
 from koda_ray.console.server import running_url
 from koda_ray.console.summary import print_renders
+from koda_ray.console.text import clean
 from koda_ray.wire import RenderList, RenderStatus
 
 __all__ = ["list_renders"]
@@ -39,4 +40,12 @@ def list_renders(
     if json:
         console.file.write(page.model_dump_json(indent=2) + "\n")
     else:
-        print_renders(console, page)
+        is_sought = bool(before or status or text)
+        print_renders(console, page, sought=_sought(before, status, text) if is_sought else None)
+
+
+def _sought(before: str | None, status: Sequence[RenderStatus], text: str | None) -> str:
+    """Say which renders were asked for."""
+    kind = f"{' or '.join(status)} renders" if status else "renders"
+    words = f" with the words {clean(text)!r} in their page's file, row and data" if text else ""
+    return kind + words + (f" after {clean(before)}" if before else "")

@@ -164,8 +164,11 @@ def print_sessions(console: Console, page: SessionPage) -> None:
         console.print(f"[dim]more: koda list --before {page.next}[/dim]")
 
 
-def print_renders(console: Console, page: RenderList) -> None:
-    """Print renders of pages as a table; for programs, fields apart by tabs."""
+def print_renders(console: Console, page: RenderList, *, sought: str | None = None) -> None:
+    """Print renders of pages as a table; for programs, fields apart by tabs; ``sought`` says which, where not all."""
+    if not page.renders and sought is not None:
+        console.print(f"No {escape(sought)}. All there are: [bold]koda renders[/bold]")
+        return
     if not page.renders:
         console.print("No renders at the server. Make one: [bold]POST /v1/renders[/bold]")
         return
