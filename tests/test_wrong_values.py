@@ -67,7 +67,7 @@ def test_a_value_is_named_with_what_it_has_to_be(given: dict[str, object], said:
     with pytest.raises(ValidationError) as refused:
         Asked.model_validate(given)
     (item,) = refused.value.errors()
-    assert in_our_words(item) == said  # type: ignore[arg-type]
+    assert in_our_words(item) == said
 
 
 def test_what_is_missing_is_required_and_a_kind_without_words_here_keeps_pydantics() -> None:
@@ -76,10 +76,10 @@ def test_what_is_missing_is_required_and_a_kind_without_words_here_keeps_pydanti
 
     with pytest.raises(ValidationError) as refused:
         One.model_validate({})
-    assert in_our_words(refused.value.errors()[0]) == "it is required"  # type: ignore[arg-type]
+    assert in_our_words(refused.value.errors()[0]) == "it is required"
     with pytest.raises(ValidationError) as refused:
         Asked(code="b")
-    assert in_our_words(refused.value.errors()[0]) is None  # type: ignore[arg-type]
+    assert in_our_words(refused.value.errors()[0]) is None
 
 
 def test_a_command_is_refused_in_the_same_words() -> None:

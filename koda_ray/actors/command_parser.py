@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
@@ -139,5 +138,5 @@ def parse_command(name: str, body: Mapping[str, JsonValue]) -> commands.Command 
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
-        wrong = in_our_words(cast("Mapping[str, object]", first)) or first["msg"]
+        wrong = in_our_words(first) or first["msg"]
         raise InvalidInput(f"{name}: {where}: {wrong}", context={"field": where}) from None
