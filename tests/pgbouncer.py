@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from tests import postgres
+from tests.starting import wait_for
 
 __all__ = ["POOL_SIZE", "PORT", "behind", "serve", "why_missing"]
 
@@ -76,10 +76,7 @@ def serve(server_url: str, **more: str | int) -> Iterator[Path]:
                 **as_user,
             )
         try:
-            deadline = time.monotonic() + _START_S
-            while not (home / f".s.PGSQL.{PORT}").exists():
-                assert process.poll() is None and time.monotonic() < deadline, (home / "log").read_text()
-                time.sleep(0.02)
+            wait_for(process, (home / f".s.PGSQL.{PORT}").exists, log=home / "log")
             yield home
         finally:
             process.send_signal(signal.SIGTERM)

@@ -20,6 +20,8 @@ import psutil
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 
+from tests.starting import wait_for
+
 __all__ = ["PORT", "Postgres", "find_program", "owner", "serve", "why_missing"]
 
 PORT = 5432
@@ -83,10 +85,12 @@ class Postgres:
     def wait(self) -> None:
         """Wait until it takes connections."""
         command = [str(find_program("pg_isready")), "-q", "-h", str(self._home), "-t", "1"]
-        deadline = time.monotonic() + _START_S
-        while subprocess.run(command, check=False, env={"PATH": os.environ["PATH"]}).returncode != 0:
-            assert self._server.poll() is None and time.monotonic() < deadline, (self._home / "log").read_text()
-            time.sleep(0.05)
+        path = {"PATH": os.environ["PATH"]}
+        wait_for(
+            self._server,
+            lambda: subprocess.run(command, check=False, env=path).returncode == 0,
+            log=self._home / "log",
+        )
 
     def stop(self) -> None:
         """End it: sessions are ended, then everything is written ("fast")."""

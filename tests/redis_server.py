@@ -9,16 +9,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.starting import wait_for
 
 __all__ = ["PASSWORD", "PORT", "Redis", "serve", "why_missing"]
 
 PORT = 6379
 PASSWORD = "a-password-of-tests"
-_START_S = 60.0
 
 
 def why_missing() -> str | None:
@@ -59,11 +59,11 @@ class Redis:
 
     def wait(self) -> None:
         """Wait until it has read what it had, and answers."""
-        deadline = time.monotonic() + _START_S
-        while b"+PONG" not in self._asked(f"AUTH {PASSWORD}\r\nPING\r\n"):
-            said = (self._home / "log").read_text(errors="replace")
-            assert self._server.poll() is None and time.monotonic() < deadline, said
-            time.sleep(0.05)
+        wait_for(
+            self._server,
+            lambda: b"+PONG" in self._asked(f"AUTH {PASSWORD}\r\nPING\r\n"),
+            log=self._home / "log",
+        )
 
     def keys(self) -> int:
         """Count what it has."""

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 import uuid
 from collections.abc import Generator, Sequence
@@ -19,10 +18,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from tests.starting import wait_for
+
 __all__ = ["BUCKET", "SeaweedFS", "serve", "why_missing"]
 
 BUCKET = "koda"
-_START_S = 120.0
 _PARTS = ("master", "volume", "filer", "s3")
 _WITHOUT = ("-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0")
 
@@ -78,10 +78,7 @@ class SeaweedFS:
 
     def wait(self) -> None:
         """Wait until it says that it is there, and has its bucket."""
-        deadline = time.monotonic() + _START_S
-        while not (_answers(f"{self.endpoint}/healthz") and self._has_bucket()):
-            assert self._server.poll() is None and time.monotonic() < deadline, self._log.read_text(errors="replace")
-            time.sleep(0.1)
+        wait_for(self._server, lambda: _answers(f"{self.endpoint}/healthz") and self._has_bucket(), log=self._log)
 
     def _has_bucket(self) -> bool:
         import boto3

@@ -16,13 +16,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from weakref import WeakValueDictionary
 
-import koda_ray
 from koda_ray.actors.timeline import fork_session
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, Unavailable
+from koda_ray.own_process import own_environment
 from koda_ray.state.records import SessionQuota
 
 __all__ = ["FORKS_AT_ONCE", "FORK_S", "Forks", "main"]
@@ -32,7 +31,6 @@ FORK_S = 60.0
 FORKS_AT_ONCE = 2
 """How many a process has made at the same time: each is a process that may hold a session's calls."""
 _PROGRAM = "koda_ray.actors.forking"
-_PACKAGES = Path(koda_ray.__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ async def _made(asked: _Asked) -> str:
             *(sys.executable, "-P", "-m", _PROGRAM),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(os.path.isabs, sys.path)])},
+            env=own_environment(os.environ),
             cwd="/",
         )
     except OSError as error:  # no memory, or no more processes

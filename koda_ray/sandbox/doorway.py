@@ -24,6 +24,7 @@ from pathlib import Path
 
 from koda_ray.cancellation import finish
 from koda_ray.errors import NotFound, SandboxError
+from koda_ray.own_process import own_environment
 from koda_ray.sandbox.passing import Passing, relay_both
 from koda_ray.sandbox.preview import listen
 from koda_ray.sandbox.record import Owner
@@ -31,7 +32,6 @@ from koda_ray.sandbox.strays import DOORWAY
 
 __all__ = ["Doors", "main", "write_address"]
 
-_PACKAGES = Path(__file__).parents[2]
 _READY_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 5.0
 _BEGIN_TIMEOUT_S = 5.0
@@ -112,7 +112,7 @@ async def _opened(path: str, pid: int, port: int, *, label: str) -> asyncio.subp
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={"PYTHONPATH": str(_PACKAGES), "PATH": os.environ.get("PATH", os.defpath)},
+                env=own_environment({"PATH": os.environ.get("PATH", os.defpath)}),
                 cwd="/",
                 pass_fds=(fd, owner),
                 start_new_session=True,

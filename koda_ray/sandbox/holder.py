@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from koda_ray.errors import KodaError, SandboxError, SandboxNotFound
+from koda_ray.own_process import own_environment
 from koda_ray.sandbox.journal import OutputLog
 from koda_ray.sandbox.retold import describe_error, revive_ours
 from koda_ray.sandbox.strays import HOLDER
@@ -35,7 +36,6 @@ __all__ = ["Hold", "HoldRequest", "HoldingProvider", "HoldingSandbox", "hold", "
 
 _START_TIMEOUT_S = 60.0
 _ERROR_BYTES = 64 * 1024
-_PACKAGES = Path(__file__).parents[2]
 
 Hold = Callable[[str, Sequence[str], bool], Awaitable[None]]
 """Has a process of one sandbox held: its name, its command, and whether it may use the network."""
@@ -106,14 +106,13 @@ async def hold(request: HoldRequest) -> None:
     if await asyncio.to_thread(_is_held, _lock_of(request)):
         return
     line = [sys.executable, "-P", "-m", HOLDER, f"{request.directory}/{request.name}"]
-    environment = {"PYTHONPATH": str(_PACKAGES), "PATH": os.environ.get("PATH", os.defpath)}
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *line,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=environment,
+            env=own_environment({"PATH": os.environ.get("PATH", os.defpath)}),
             cwd="/",
             start_new_session=True,
         )

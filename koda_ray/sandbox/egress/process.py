@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from koda_ray.errors import SandboxError
+from koda_ray.own_process import own_environment
 from koda_ray.sandbox.egress.audit import Audit, EgressEvent
 from koda_ray.sandbox.egress.budget import Way
 from koda_ray.sandbox.egress.rules import Egress
@@ -31,7 +31,6 @@ PROGRAM = "koda_ray.sandbox.egress"
 _BACKLOG = 1024
 _CLOSE_TIMEOUT_S = 2.0
 _LAST_LINES = 20
-_PACKAGES = str(Path(__file__).resolve().parents[3])
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -141,7 +140,7 @@ class EgressProcess:
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(listening.fileno(),),
                 cwd="/",
-                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join([_PACKAGES, *filter(os.path.isabs, sys.path)])},
+                env=own_environment(_ENVIRONMENT),
             )
         except OSError as error:
             raise SandboxError(
