@@ -131,6 +131,17 @@ def test_without_apt_it_names_every_package_and_changes_nothing_else(copy: Copy)
     assert not (copy.root / ".koda" / "venv").exists()
 
 
+@pytest.mark.parametrize("absent", ["id", "mkdir", "sed", "dirname", "cksum"])
+@pytest.mark.parametrize("command", ["setup", "doctor"])
+def test_a_program_that_every_system_has_and_path_has_not_is_named(copy: Copy, absent: str, command: str) -> None:
+    (copy.tools / absent).unlink()
+    done = copy.run(command)
+    assert done.returncode == 1 and done.stdout == ""
+    said, path, *_ = done.stderr.splitlines()
+    assert said == f"koda: PATH has no {absent}" and str(copy.tools) in path
+    assert not (copy.root / ".koda").exists()
+
+
 def test_the_doctor_answers_without_python_and_changes_nothing(copy: Copy) -> None:
     done = copy.run("doctor")
     assert done.returncode == 1
