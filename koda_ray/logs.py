@@ -15,7 +15,7 @@ from typing import Any, Protocol, TextIO, cast
 
 from koda_ray.tracing import trace_id
 
-__all__ = ["FORMAT", "Writes", "get_logger", "name_process", "to_file", "warnings_to_stderr"]
+__all__ = ["FORMAT", "Writes", "get_logger", "lose_output", "name_process", "to_file", "warnings_to_stderr"]
 
 FORMAT = "KODA_LOGS"
 """The variable that says how processes log to their output: ``json`` for a JSON object a line."""
@@ -62,6 +62,24 @@ class _Lossy:
         with suppress(OSError, ValueError):
             if (place := self._place()) is not None:
                 place.flush()
+
+
+class _LossyOutput(_Lossy):
+    """What a process says, to whoever has more to do with its file than to write."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(lambda: file)
+        self._file = file
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._file, name)
+
+
+def lose_output() -> None:
+    """Have nothing of this process fail because what it says cannot be written down, whoever in it says something."""
+    sys.stdout, sys.stderr = (cast("TextIO", _LossyOutput(each)) for each in (sys.stdout, sys.stderr))
 
 
 def warnings_to_stderr() -> None:

@@ -42,6 +42,19 @@ def test_a_log_on_a_full_disk_stops_nobody() -> None:
             full.write(b"a word")
 
 
+def test_nothing_of_a_process_that_may_lose_its_output_fails_on_a_full_disk() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    says = "import os, sys; print('a name', flush=True); print('and more', file=sys.stderr, flush=True); "
+    says += "sys.stdout.fileno(); os._exit(7)"
+    with open("/dev/full", "wb", buffering=0) as full:
+        ends = [
+            subprocess.run([sys.executable, "-c", f"{first}{says}"], stdout=full, stderr=full, check=False).returncode
+            for first in ("", "from koda_ray.logs import lose_output; lose_output(); ")
+        ]
+    assert ends[0] != 7 and ends[1] == 7
+
+
 def test_what_a_program_that_says_nothing_of_logs_tells_is_lost_where_its_output_is_closed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

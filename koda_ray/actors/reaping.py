@@ -1,4 +1,8 @@
-"""A round of clearing as a Ray task on a node of its own: it takes no resource, and nothing of it stays there."""
+"""A round of clearing as a Ray task on a node of its own: it takes no resource, and nothing of it stays there.
+
+On a full disk Ray's workers end of writing the name of their work to their log, before they begin with it. There a
+round has a process whose output may be lost, or nothing would ever clear that disk.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import ray
+from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -16,13 +21,15 @@ from koda_ray.actors.rounds import Rounds
 from koda_ray.actors.seeing import own_node, see_nodes
 from koda_ray.config import Settings
 from koda_ray.errors import KodaError, StorageError, Unavailable
-from koda_ray.logs import name_process
+from koda_ray.logs import lose_output, name_process
 from koda_ray.render.fitness import free_bytes, has_room, note_outdated, note_space
 
 __all__ = ["VISIT_S", "look_at_disk", "rounds"]
 
 VISIT_S = 300.0
 """How long a node's round may take, in seconds, before it is given up and its worker ended."""
+_LOSES_OUTPUT = {"env_vars": {WORKER_PROCESS_SETUP_HOOK_ENV_VAR: f"{lose_output.__module__}.{lose_output.__name__}"}}
+"""Has a process that does not end of writing to its log. Source: Ray's documentation, ``worker_process_setup_hook``."""
 
 
 def rounds(public: Mapping[str, object]) -> Rounds:
@@ -32,23 +39,34 @@ def rounds(public: Mapping[str, object]) -> Rounds:
         public: What `public_settings` gave; each node has the secrets in its own environment.
     """
     given = dict(public)
+    full = set[str]()
+
+    async def sent(node_id: str, *, loses_output: bool) -> Reaped:
+        options = {"scheduling_strategy": _there(node_id=node_id, soft=False)}
+        options |= {"runtime_env": _LOSES_OUTPUT} if loses_output else {}
+        return await _over(await asyncio.to_thread(_reap.options(**options).remote, given))
 
     async def visit(node_id: str) -> Reaped:
-        there = _there(node_id=node_id, soft=False)
         try:
-            return await _over(await asyncio.to_thread(_reap.options(scheduling_strategy=there).remote, given))
+            try:
+                return await sent(node_id, loses_output=node_id in full)
+            except WorkerCrashedError:  # or nothing starts there, on a full disk
+                if node_id in full or await has_room(node_id):
+                    raise
+                return await sent(node_id, loses_output=True)
         except RayTaskError as error:
             if isinstance(error.cause, KodaError):
                 raise error.cause from None
             raise
         except (RayError, RuntimeError, OSError, TimeoutError) as error:  # the node went, or the head is away
-            if isinstance(error, WorkerCrashedError):  # or nothing starts there, on a full disk
-                await has_room(node_id)
             why = type(error).__name__
             raise Unavailable(f"its round is lost ({why}): it is due again with the next clearing") from error
 
     async def look() -> tuple[ClusterNode, ...]:
-        return (await see_nodes()).nodes
+        nodes = (await see_nodes()).nodes
+        full.clear()
+        full.update(node.id for node in nodes if node.unfit == "full")
+        return nodes
 
     return Rounds(here=own_node(), look=look, visit=visit)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -33,6 +32,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from koda_ray.errors import KodaError, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.render.protocol import NODE_FULL
+from koda_ray.temporary import temporary_folder
 
 __all__ = [
     "Unfit",
@@ -63,7 +63,7 @@ _log = get_logger(__name__)
 
 def free_bytes(places: Iterable[Path] = ()) -> int:
     """Return how much can still be written where temporary files lie and at other places, where that is least."""
-    return min(shutil.disk_usage(_existing(place)).free for place in (Path(tempfile.gettempdir()), *places))
+    return min(shutil.disk_usage(_existing(place)).free for place in (temporary_folder(), *places))
 
 
 def _existing(place: Path) -> Path:

@@ -24,6 +24,7 @@ from koda_ray.errors import Missing
 from koda_ray.render.installed import browser_files
 from koda_ray.render.programs import find_program
 from koda_ray.seccomp_file import filter_fd
+from koda_ray.temporary import temporary_folder
 
 __all__ = [
     "CAPTURE",
@@ -354,7 +355,7 @@ def own_folder(name: str) -> Path:
     Raises:
         Missing: Somebody else made one of that name.
     """
-    folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
+    folder = temporary_folder() / f"{name}-{os.geteuid()}"
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         raise Missing(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
@@ -374,7 +375,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _root() -> Path:
-    return Path(tempfile.gettempdir()) / f"{_ROOT}-{os.geteuid()}"
+    return temporary_folder() / f"{_ROOT}-{os.geteuid()}"
 
 
 @cache

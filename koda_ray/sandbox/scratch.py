@@ -18,6 +18,7 @@ from pathlib import Path
 
 from koda_ray.errors import SandboxError
 from koda_ray.sandbox.disk import remove_tree, unmount
+from koda_ray.temporary import temporary_folder
 
 __all__ = ["clear_left", "scratch"]
 
@@ -52,7 +53,7 @@ def clear_left() -> list[str]:
         The names of the folders that are gone. What a program of theirs still works in is left to the next time.
     """
     gone: list[str] = []
-    for made in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+    for made in sorted(temporary_folder().glob(f"{_PREFIX}*")):
         lock = _left(made)
         if lock is None:
             continue

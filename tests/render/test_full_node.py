@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from koda_ray.config import REPO_ROOT
 from koda_ray.errors import RenderError
 from koda_ray.render.fitness import unfit_nodes
 from koda_ray.render.job import RenderJob
@@ -24,51 +17,20 @@ from koda_ray.render.presence import Presence
 from koda_ray.render.protocol import JobContext, RenderResult
 from koda_ray.render.tasks import RayExecutor
 from koda_ray.resources import CHROMIUM_RESOURCE
-from koda_ray.serve import ray_folder
 from koda_ray.state.storage import Storage
-from tests.disks import small as small_disk
+from tests.full_node import FullTown, full_town
 from tests.render.conftest import USER, put_page, small
 
 pytestmark = [
     pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="module"),
 ]  # fmt: skip
-DISK_MB = 16
-_OWN: dict[str, Any] = {"object_store_memory": 10**8, "env_vars": {"PYTHONPATH": str(REPO_ROOT)}}
-
-
-@dataclass
-class Town:
-    """A head without browsers, and a node with one whose disk is full."""
-
-    cluster: Any
-    full: str
-
-    def add(self) -> str:
-        """Start a node like that, with room; return Ray's id of it."""
-        return str(self.cluster.add_node(num_cpus=1, resources={CHROMIUM_RESOURCE: 1}, **_OWN).node_id)
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    folder = ray_folder.make()
-    address = Path(tempfile.gettempdir(), "ray")  # where a head writes its address down
-    address.mkdir(exist_ok=True)
-    with small_disk(Path(folder).parent / "d", DISK_MB) as disk:
-        made = Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 0, "temp_dir": folder, "include_dashboard": False, **_OWN}
-        )
-        there = {**_OWN, "env_vars": {**_OWN["env_vars"], "TMPDIR": str(disk)}}
-        full = made.add_node(num_cpus=1, resources={CHROMIUM_RESOURCE: 1}, temp_dir=str(disk), **there)
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-        with suppress(OSError), (disk / "filling").open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 12))
-        yield Town(made, str(full.node_id))
-        ray.shutdown()
-        made.shutdown()
-    ray_folder.remove(folder)
-    shutil.rmtree(address)
+def town() -> Iterator[FullTown]:
+    with full_town() as made:
+        yield made
 
 
 async def render(storage: Storage, executor: RayExecutor) -> RenderResult:
@@ -77,7 +39,9 @@ async def render(storage: Storage, executor: RayExecutor) -> RenderResult:
     return await RenderJob(spec, context).run()
 
 
-async def test_workers_that_a_full_disk_lets_say_nothing_cost_a_render_no_attempt(town: Town, storage: Storage) -> None:
+async def test_workers_that_a_full_disk_lets_say_nothing_cost_a_render_no_attempt(
+    town: FullTown, storage: Storage
+) -> None:
     class Holder:
         def is_there(self) -> bool:
             return True
@@ -97,7 +61,7 @@ async def test_workers_that_a_full_disk_lets_say_nothing_cost_a_render_no_attemp
     assert await Presence().count(CHROMIUM_RESOURCE) == 1
 
 
-async def test_where_all_disks_are_full_that_is_what_a_render_fails_with(town: Town, storage: Storage) -> None:
+async def test_where_all_disks_are_full_that_is_what_a_render_fails_with(town: FullTown, storage: Storage) -> None:
     with pytest.raises(RenderError, match="free some space") as caught:
         await render(storage, await asyncio.to_thread(RayExecutor))
     assert caught.value.code == "DISK_FULL"
