@@ -23,9 +23,9 @@ from koda_ray.state.past import UNDO
 from koda_ray.state.records import Batch, MessageRecord
 from koda_ray.types import NodeState, Output, Todo, new_id, now
 from tests import tiers
+from tests.phases.story import COMMANDS, PLAN, QUESTION, preview
 from tests.state import records
 from tests.state.records import SOON, new_session
-from tests.test_phases import COMMANDS, PLAN, QUESTION, preview
 
 _MEMORY = Path("/dev/shm")
 _STATUS = {"pending": "open", "active": "in_progress", "done": "closed"}
