@@ -2,8 +2,8 @@
 
 A capture is a streaming task: it yields counts of frames while it works and each unit's facts once that is stored, both
 small; frames stay in the worker. Expected failures are yielded too, as values, so that they arrive as what they are.
-The job retries, because only it knows what is left to do and what may not be tried again. A task that has begun says
-that it is at work every few seconds; one that falls silent is lost, whatever Ray makes of it.
+The job retries, because only it knows what is left to do and what may not be tried again. Where tasks are put, and what
+becomes of those that wait or fall silent, is `placing`'s.
 
 A worker has the cluster's environment, which holds keys. While a task runs, those of our settings are out of it, so
 nothing that the task starts inherits them (browsers start from an empty environment besides). What remains is what a
@@ -21,7 +21,7 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -37,6 +37,19 @@ from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.fitness import declared_full, free_bytes, is_full
 from koda_ray.render.graphics import GraphicsChoice
 from koda_ray.render.memory import MemoryLimit
+from koda_ray.render.placing import (
+    WORKER_LOST,
+    Misplaced,
+    Placed,
+    PlacedTask,
+    Silent,
+    TaskWorker,
+    Unbegun,
+    cancel_task,
+    done_where_placed,
+    end_task,
+    read_next,
+)
 from koda_ray.render.presence import Presence, without
 from koda_ray.render.protocol import (
     NODE_DIFFERS,
@@ -53,7 +66,7 @@ from koda_ray.render.protocol import (
     Slots,
     UnitResult,
 )
-from koda_ray.render.telling import BEAT_S, AtWork, told
+from koda_ray.render.telling import AtWork, told
 from koda_ray.resources import (
     CAPTURE_CPUS,
     CAPTURE_MEMORY_BYTES,
@@ -71,12 +84,6 @@ __all__ = ["RayExecutor"]
 
 MAX_RETRIES = 0
 
-_CANCEL_S = 4.0
-"""How long a cancelled task may clean up before its process is killed: longer than a page and a browser take to end."""
-_SILENT_S = 6 * BEAT_S
-"""How long a task that has begun may say nothing before it is given up."""
-_LATE_S = BEAT_S + 1.0
-"""How long it may say nothing before it is looked whether its node is there."""
 _ENVIRONMENT_S = 60.0
 _PREPARED = 4
 """How many workers are made ready for a job, at most: as many as a preview of a few seconds keeps busy."""
@@ -87,7 +94,6 @@ _READY_TIMES = 4
 """Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
 _CPU = "CPU"
-_LOST = "WORKER_LOST"
 _DONE = "done"
 T = TypeVar("T")
 _log = get_logger(__name__)
@@ -274,18 +280,18 @@ class RayExecutor:
         """What a task's browser is started with."""
         return self._chromium_path, self._memory, self._graphics
 
-    async def _overtaking(self, function: Any, environment: str = "") -> _Placed:
+    async def _overtaking(self, function: Any, environment: str = "") -> Placed:
         """Place a function that somebody waits for: in slots of their own, where the cluster has them."""
         if not self._slots.has_urgent:
             return await self._placed(function, CHROMIUM_RESOURCE, environment)
         return await self._placed(function, URGENT_RESOURCE, environment, num_cpus=0, resources={URGENT_RESOURCE: 1})
 
-    async def _placed(self, function: Any, resource: str, environment: str = "", **options: object) -> _Placed:
+    async def _placed(self, function: Any, resource: str, environment: str = "", **options: object) -> Placed:
         """Place a function, with options, where somebody is who may do it."""
         avoided = await self._presence.avoided(resource, environment)
         options |= without(avoided)
         given = function.options(**options) if options else function
-        return _Placed(given, resource, environment, avoided, self._presence)
+        return Placed(given, resource, environment, avoided, self._presence)
 
     async def environment(self) -> Environment:
         """What the render nodes render with; asked of one of them, now and then: nodes are replaced.
@@ -315,13 +321,15 @@ class RayExecutor:
     async def _ask_environment(self, *, lingers_s: float = 0.0) -> None:
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
 
-        async def do(placed: _Placed) -> Environment:
+        async def do(placed: Placed) -> Environment:
             given = placed.begin(self._chromium_path, self._graphics, lingers_s)
             return await self._result(given, Environment, "reading the environment")
 
         # a sliver of a browser: asked on a node that renders
         self._environment = await self._where_space_is(
-            lambda: _done(lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}), do),
+            lambda: done_where_placed(
+                lambda: self._placed(self._read_environment, resource, resources={resource: 0.0001}), do
+            ),
             resource,
         )
         self._environment_at = time.monotonic()
@@ -340,17 +348,17 @@ class RayExecutor:
         noted = CaptureNotes(self._metrics, hear, urgent=task.urgent)
         resource = URGENT_RESOURCE if task.urgent and self._slots.has_urgent else CHROMIUM_RESOURCE
 
-        async def place() -> _Placed:
+        async def place() -> Placed:
             if task.urgent:
                 return await self._overtaking(self._capture, asked)
             return await self._placed(self._capture, CHROMIUM_RESOURCE, asked)
 
-        async def do(placed: _Placed) -> str:
+        async def do(placed: Placed) -> str:
             given = placed.begin(task, *self._with, await self._wanted_space(resource, asked))
             return await self._result(given, str, what, noted.heard, begun=noted.begun)
 
         try:
-            await _done(place, do)
+            await done_where_placed(place, do)
         except RenderError as error:
             raise await self._judged(error, resource, asked) from error.__cause__
 
@@ -360,10 +368,12 @@ class RayExecutor:
 
         free: dict[str, Any] = {"num_cpus": 0} if overtakes else {}
 
-        async def do(placed: _Placed) -> JoinResult:
+        async def do(placed: Placed) -> JoinResult:
             return await self._result(placed.begin(task, await self._wanted_space(_CPU)), JoinResult, "the join")
 
-        return await self._where_space_is(lambda: _done(lambda: self._placed(self._join, _CPU, **free), do), _CPU)
+        return await self._where_space_is(
+            lambda: done_where_placed(lambda: self._placed(self._join, _CPU, **free), do), _CPU
+        )
 
     async def probe(self, task: ProbeTask) -> ProbeReport:
         """Look at a page in a task. Raises as `koda_ray.render.probe.probe_page`, and Missing as `environment`."""
@@ -371,11 +381,13 @@ class RayExecutor:
 
         resource = URGENT_RESOURCE if self._slots.has_urgent else CHROMIUM_RESOURCE
 
-        async def do(placed: _Placed) -> ProbeReport:
+        async def do(placed: Placed) -> ProbeReport:
             given = placed.begin(task, *self._with, await self._wanted_space(resource))
             return await self._result(given, ProbeReport, "the probe")
 
-        return await self._where_space_is(lambda: _done(lambda: self._overtaking(self._probe), do), resource)
+        return await self._where_space_is(
+            lambda: done_where_placed(lambda: self._overtaking(self._probe), do), resource
+        )
 
     async def _wanted_space(self, resource: str, environment: str = "") -> int | None:
         """Return how much must be free where a task is to be done; None where nobody else could do it."""
@@ -418,7 +430,7 @@ class RayExecutor:
 
     async def _result(
         self,
-        task: _Task,
+        task: PlacedTask,
         kind: type[T],
         what: str,
         hear: Hear | None = None,
@@ -427,15 +439,17 @@ class RayExecutor:
     ) -> T:
         return await own(self._follow(task, kind, what, hear, begun), self._running)
 
-    async def _follow(self, task: _Task, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]) -> T:
+    async def _follow(
+        self, task: PlacedTask, kind: type[T], what: str, hear: Hear | None, begun: Callable[[], None]
+    ) -> T:
         """Follow a task to its last value; cancelling this ends the task."""
         stream = task.stream
-        worker: _Worker | None = None  # it may wait for its turn as long as it takes
+        worker: TaskWorker | None = None  # it may wait for its turn as long as it takes
         try:
-            while (value := await _read(stream, worker or task.placed)) is not None:
+            while (value := await read_next(stream, worker or task.placed)) is not None:
                 if worker is None:
                     begun()
-                    worker = _Worker(value.where if isinstance(value, AtWork) else "", self._presence)
+                    worker = TaskWorker(value.where if isinstance(value, AtWork) else "", self._presence)
                 if isinstance(value, kind):
                     return value
                 if isinstance(value, KodaError):
@@ -445,19 +459,19 @@ class RayExecutor:
                     try:
                         await hear(value)
                     except BaseException:  # whoever listens has had enough
-                        await _end(stream)
+                        await end_task(stream)
                         raise
-        except _Misplaced:
-            _cancel(stream, force=True)  # it has not begun, or nobody is there who could say so
+        except Misplaced:
+            cancel_task(stream, force=True)  # it has not begun, or nobody is there who could say so
             raise
-        except _Silent as error:
+        except Silent as error:
             if error.gone:
-                _cancel(stream, force=True)  # nobody is there who could say that it has ended
+                cancel_task(stream, force=True)  # nobody is there who could say that it has ended
             else:
-                await _end(stream)
-            raise RenderError(f"{what}: its worker {error}", code=_LOST, retryable=True) from None
+                await end_task(stream)
+            raise RenderError(f"{what}: its worker {error}", code=WORKER_LOST, retryable=True) from None
         except asyncio.CancelledError:
-            await _end(stream)
+            await end_task(stream)
             raise
         except TaskCancelledError as error:
             raise Cancelled(f"{what} was cancelled") from error
@@ -467,139 +481,11 @@ class RayExecutor:
         except RayError as error:
             first = (str(error).strip().splitlines() or [""])[0]
             raise self._lost(f"{what}: its worker was lost: {first}", worker) from error
-        raise RenderError(f"{what}: its task ended without a result", code=_LOST, retryable=True)
+        raise RenderError(f"{what}: its task ended without a result", code=WORKER_LOST, retryable=True)
 
-    def _lost(self, why: str, worker: _Worker | None) -> RenderError | _Unbegun:
+    def _lost(self, why: str, worker: TaskWorker | None) -> RenderError | Unbegun:
         """Return what is raised where a worker was lost: not its own fault where its node is known to have no room."""
         if worker is None:
-            return _Unbegun(why)
-        code = NODE_FULL if self._presence.is_full(worker.node) else _LOST
+            return Unbegun(why)
+        code = NODE_FULL if self._presence.is_full(worker.node) else WORKER_LOST
         return RenderError(why, code=code, retryable=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A function as it is given to Ray: what it asks for, the nodes that it is not put on, who knows what there is."""
-
-    function: Any
-    resource: str
-    environment: str
-    avoided: frozenset[str]
-    presence: Presence
-
-    def begin(self, *given: object) -> _Task:
-        """Give it to Ray."""
-        return _Task(self.function.remote(*given), self)
-
-    async def check(self, waited_s: float) -> None:
-        """Raise `_Misplaced` where a task waits for nodes that are gone; else it may wait without end."""
-        if self.avoided and await self.presence.is_left_to(self.avoided, self.resource):
-            raise _Misplaced
-
-    async def is_to_be_moved(self) -> bool:
-        """Whether a node is avoided by now that this could be put on: the one, it may be, that it did not begin on."""
-        await self.presence.look_for_full()
-        return bool(await self.presence.avoided(self.resource, self.environment) - self.avoided)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What was given to Ray: what it says, and where it was put."""
-
-    stream: Any
-    placed: _Placed
-
-
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    """Who works on a task that has begun: on which node, by Ray's id, and who knows whether that is there."""
-
-    node: str
-    presence: Presence
-
-    async def check(self, waited_s: float) -> None:
-        """Raise `_Silent` where a task has said nothing for so long, or its node is gone."""
-        if await self.presence.is_gone(self.node):
-            raise _Silent(f"says nothing, and its node {self.node} cannot be reached", gone=True)
-        if waited_s >= _SILENT_S:
-            raise _Silent(f"said nothing for {_SILENT_S:g} s", gone=False)
-
-
-class _Misplaced(Exception):
-    """A task that has not begun waits for nodes that are gone, while others could do it."""
-
-
-class _Unbegun(Exception):
-    """A task was lost before it said anything."""
-
-
-class _Silent(Exception):
-    """A task that has begun says nothing any more; ``gone`` says that its node cannot be reached."""
-
-    def __init__(self, why: str, *, gone: bool) -> None:
-        super().__init__(why)
-        self.gone = gone
-
-
-async def _done(place: Callable[[], Awaitable[_Placed]], do: Callable[[_Placed], Awaitable[T]]) -> T:
-    """Have something done where it is placed, and anew where those that it could be put on went before it began.
-
-    So it is where its worker was lost before it began, and a node is found that can do no work: each time there is one
-    less that it could be put on.
-    """
-    while True:
-        placed = await place()
-        try:
-            return await do(placed)
-        except _Misplaced:
-            _log.info("what waits for nodes that are gone is put on those that are left")
-        except _Unbegun as error:
-            if not await placed.is_to_be_moved():
-                full = await placed.presence.is_full_everywhere(placed.resource)
-                raise RenderError(str(error), code=NODE_FULL if full else _LOST, retryable=True) from error.__cause__
-            _log.info("what a node could not begin is put on others", why=str(error))
-
-
-async def _read(stream: Any, by: _Placed | _Worker) -> object:
-    """Return what a task says next; None at its end.
-
-    Args:
-        stream: The task.
-        by: Where it was put, until it has begun; then who works on it.
-
-    Raises:
-        _Misplaced: It waits for nodes that are gone.
-        _Silent: It says nothing any more.
-        RayError: As Ray ended the task.
-    """
-
-    async def read() -> object:
-        async for reference in stream:
-            return await reference
-        return None
-
-    # Ray waits in a way of its own: it is left alone until time is up, and then for good
-    reading = asyncio.create_task(read())
-    try:
-        waited_s = 0.0
-        while not (await asyncio.wait({reading}, timeout=_LATE_S))[0]:
-            waited_s += _LATE_S
-            await by.check(waited_s)
-        return reading.result()
-    finally:
-        reading.cancel()
-
-
-async def _end(stream: Any) -> None:
-    """Ask a task to end, which lets it clean up; kill its process when it does not."""
-    ended = stream.completed()
-    _cancel(stream)
-    ready, _ = await asyncio.to_thread(_wait, [ended], timeout=_CANCEL_S)
-    if not ready:
-        _cancel(stream, force=True)
-        await asyncio.to_thread(_wait, [ended], timeout=_CANCEL_S)
-
-
-# Ray's own types for these are incomplete
-_cancel = cast("Callable[..., None]", ray.cancel)  # pyright: ignore[reportUnknownMemberType]
-_wait = cast("Callable[..., tuple[list[object], list[object]]]", ray.wait)  # pyright: ignore[reportUnknownMemberType]

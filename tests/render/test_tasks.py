@@ -15,7 +15,7 @@ import pytest
 import ray
 
 from koda_ray.errors import Missing, PageError, PageNotReady, RenderError
-from koda_ray.render import tasks
+from koda_ray.render import placing
 from koda_ray.render.cluster import browsers_here
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
@@ -114,7 +114,7 @@ async def test_a_video_is_the_same_on_ray_and_in_process_also_when_a_task_is_kil
 async def test_a_task_that_falls_silent_is_given_up_and_done_again(
     cluster: RayExecutor, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "_SILENT_S", 12.0)  # more than two beats
+    monkeypatch.setattr(placing, "_SILENT_S", 12.0)  # more than two beats
     spec = small(await put_page(storage, "plain"), duration_s=10.0, fps=60)
     held: list[psutil.Process] = []
     before = mine("--user-data-dir")
