@@ -51,7 +51,7 @@ class AccountStore(Protocol):
     ) -> AssetRecord:
         """Insert an asset's row; its user and project are made with it.
 
-        A picture that a session has from a note counts by its size alone.
+        What takes and forks share counts once, and a picture that a session has from a note by its size alone.
 
         Where ``once`` is given, the asset's id ends so: one of its user that ends alike, and that they see, is returned
         in its place, and nothing is inserted. It holds however many are uploaded at once.

@@ -118,10 +118,7 @@ class JsonAccounts:
                 return there
             if change.tables.get("assets", asset.id) is None:
                 change.put("assets", encode(asset))
-            mine = _assets(change.tables, asset.user_id)
-            # a picture that went with a note counts by its size alone, as what was said
-            count = sum(_is_file(row) or row["session_id"] is None for row in mine)
-            size = sum(cast("int", row["size_bytes"]) for row in mine)
+            count, size = _held_by(change.tables, asset.user_id)
             if most is not None and most_bytes is not None and (count > most or size > most_bytes):
                 raise too_many_assets(most=most, most_bytes=most_bytes, size=size)
             return asset
@@ -215,6 +212,16 @@ def _assets(tables: Tables, user_id: str) -> list[TableRow]:
     return [row for row in tables.of("assets") if row["user_id"] == words(user_id)]
 
 
+def _held_by(tables: Tables, user_id: str) -> tuple[int, int]:
+    """Count a user's files, and their bytes: once what takes and forks share.
+
+    A picture that went with a note counts by its size alone, as what was said.
+    """
+    mine = _assets(tables, user_id)
+    counted = {str(row["key"]) for row in mine if _is_file(row) or row["session_id"] is None}
+    return len(counted), sum({str(row["key"]): cast("int", row["size_bytes"]) for row in mine}.values())
+
+
 def _is_file(row: TableRow) -> bool:
     """Whether an asset is a file that a film is made with, as all are from before there was anything else."""
     return row.get("purpose", "file") == "file"
@@ -264,7 +271,7 @@ def copy_assets(change: Transaction, copies: Mapping[str, str], state: NodeState
 
 def count_stored(tables: Tables, user_id: str) -> int:
     """Count the bytes of a user's videos, uploaded files, and of what is held (`koda_ray.state.holdings`)."""
-    files = sum(cast("int", row["size_bytes"]) for row in _assets(tables, user_id))
+    _, files = _held_by(tables, user_id)
     jobs = (row for row in tables.of("jobs") if row["user_id"] == words(user_id))
     held = sum(cast("int", row["size_bytes"]) for row in tables.of("contents", user_id))
     return files + held + sum(cast("int", row.get("stored_bytes", 0)) for row in jobs)

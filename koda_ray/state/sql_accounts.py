@@ -115,10 +115,6 @@ class SqlAccounts:
     ) -> AssetRecord:
         """Insert an asset's row; its user and project are made with it; see `Store.add_asset`."""
         insert = self._database.insert(schema.assets).values(columns(asset)).on_conflict_do_nothing()
-        # a picture that went with a note counts by its size alone, as what was said
-        counted = case((or_(_A.purpose == "file", _A.session_id.is_(None)), 1), else_=0)
-        count, size = func.coalesce(func.sum(counted), 0), func.coalesce(func.sum(_A.size_bytes), 0)
-        held = select(count, size).where(_A.user_id == asset.user_id)
         alike = _alike(asset.user_id, once)
 
         def work(connection: Connection) -> AssetRecord:
@@ -128,7 +124,7 @@ class SqlAccounts:
                 return record(AssetRecord, there)
             connection.execute(insert)
             if most is not None and most_bytes is not None:
-                count, size = connection.execute(held).one()
+                count, size = _held_by(connection, asset.user_id)
                 if count > most or size > most_bytes:
                     raise too_many_assets(most=most, most_bytes=most_bytes, size=size)
             return asset
@@ -189,6 +185,19 @@ def _alike(user_id: str, once: str) -> Select[Any]:
     """Say which of a user's assets has an id that ends so."""
     ends_so = _A.id.endswith(once, autoescape=True)
     return select(schema.assets).where(_A.user_id == user_id, ends_so, _is_seen())
+
+
+def _held_by(connection: Connection, user_id: str) -> tuple[int, int]:
+    """Count a user's files, and their bytes: once what takes and forks share.
+
+    A picture that went with a note counts by its size alone, as what was said.
+    """
+    counts = case((or_(_A.purpose == "file", _A.session_id.is_(None)), 1), else_=0)
+    each = select(func.max(counts).label("counts"), func.max(_A.size_bytes).label("size"))
+    stored = each.where(_A.user_id == user_id).group_by(_A.key).subquery().c
+    both = select(func.coalesce(func.sum(stored.counts), 0), func.coalesce(func.sum(stored.size), 0))
+    row = connection.execute(both).one()
+    return int(row[0]), int(row[1])
 
 
 def _is_seen() -> ColumnElement[bool]:
@@ -253,10 +262,10 @@ def ensure_user(database: Database, connection: Connection, user_id: str) -> Non
 
 def count_stored(connection: Connection, user_id: str) -> int:
     """Count the bytes of a user's videos, uploaded files, and of what is held (`koda_ray.state.holdings`)."""
-    files = select(func.coalesce(func.sum(_A.size_bytes), 0)).where(_A.user_id == user_id)
+    _, files = _held_by(connection, user_id)
     videos = select(func.coalesce(func.sum(schema.jobs.c.stored_bytes), 0)).where(schema.jobs.c.user_id == user_id)
     held = select(func.coalesce(func.sum(schema.users.c.held_bytes), 0)).where(schema.users.c.id == user_id)
-    return sum(int(connection.execute(query).scalar_one()) for query in (files, videos, held))
+    return files + sum(int(connection.execute(query).scalar_one()) for query in (videos, held))
 
 
 def ensure_project(database: Database, connection: Connection, user_id: str, project_id: str, name: str) -> None:

@@ -234,6 +234,22 @@ async def test_each_of_several_takes_has_the_file_that_was_uploaded_once(
             assert await client.download_asset(each.id, tmp_path / "back.png") == asset.size_bytes
 
 
+async def test_takes_take_no_more_of_what_may_be_uploaded_than_their_files_do(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(picture("PNG"))
+    async with world(tmp_path, KODA_USER_ASSETS=2) as koda, KodaClient(koda.url) as client:
+        koda.directory.hold = {"analyze"}
+        asset = await client.upload(file)
+        made = await client.create_takes(CreateTakes(prompt=PROMPT, takes=3, asset_ids=(asset.id,)))
+        await client.fork(made.sessions[0].session_id)
+        assert (await client.usage()).stored_bytes == asset.size_bytes
+        other = await client.upload(file)
+        with pytest.raises(LimitReached, match="KODA_USER_ASSETS"):
+            await client.upload(file)
+        await client.remove_upload(other.id)
+        await client.upload(file)
+
+
 async def test_takes_of_a_file_that_is_not_there_or_anothers_are_not_made(
     koda: World, client: KodaClient, tmp_path: Path
 ) -> None:

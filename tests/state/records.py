@@ -222,8 +222,9 @@ def chunk(of: JobRecord, unit: int) -> ChunkRecord:
 
 
 def asset(user_id: str = "ann", of: SessionRecord | None = None) -> AssetRecord:
+    asset_id = new_id("ast")
     return AssetRecord(
-        id=new_id("ast"),
+        id=asset_id,
         user_id=user_id,
         project_id=of.project_id if of else f"prj-{user_id}",
         session_id=of.id if of else None,
@@ -231,7 +232,7 @@ def asset(user_id: str = "ann", of: SessionRecord | None = None) -> AssetRecord:
         media_type="image/png",
         size_bytes=123,
         sha256="a" * 64,
-        key="k",
+        key=f"k/{asset_id}",
         created_at=now(),
     )
 

@@ -404,6 +404,20 @@ class ShareConformance:
             await stores[0].add_asset(records.asset(), most=9, most_bytes=4 * 123 + 1)
         await stores[0].add_asset(records.asset("bob"), most=1, most_bytes=123)
 
+    async def test_what_takes_and_forks_share_counts_once(self, store: Store) -> None:
+        first = await new_session(store, group="grp_1")
+        picture = records.asset(of=first)
+        await store.add_asset(picture)
+        for number in range(3):
+            copies = {new_id("ast"): picture.id}
+            take = records.state(group="grp_1", asset_ids=tuple(copies))
+            await store.create_session(take, key=f"k{number}", body={}, copies=copies)
+            assert [each.key for each in await store.assets(user_id="ann", session_id=take.session_id)] == [picture.key]
+        assert await store.stored_bytes("ann") == picture.size_bytes
+        with pytest.raises(LimitReached, match="KODA_USER_ASSETS"):
+            await store.add_asset(records.asset(), most=1, most_bytes=10_000)
+        await store.add_asset(records.asset(), most=2, most_bytes=2 * 123)
+
     async def test_pictures_that_went_with_notes_count_by_their_size_alone(self, store: Store) -> None:
         mine = await new_session(store)
         sent = dataclasses.replace(records.asset(of=mine), purpose="note")
