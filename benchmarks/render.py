@@ -9,10 +9,14 @@ themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
 - ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's;
   ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little,
   and ``cpu_over_floor_by_ms`` which processes take them (`benchmarks.cpu.ProcessKind`), of the run in the middle
+- ``pictures_over_floor``: the same of painting, of the browser's handing the picture over, and of x264, with nothing of
+  ours: what is left between this and ``cpu_over_floor`` is the engine's
 - ``wall_over_half_floor``: wall a frame on two processors, until all units are stored, over half of the floor's CPU
 - ``speedup_over_best_peer``: wall a frame from the first frame to the finished file, the best peer's over ours;
   ``cold_speedup_over_best_peer`` from the start of a process. A peer has the settings with which it is fastest; of
   ours, ``fast``, which is what we do unasked, and ``draft``, those count whose picture is no worse than the peer's
+- ``possible_over_best_peer``: the best peer's wall over half of the floor with pictures: what no engine that takes its
+  pictures from this browser gets beyond
 - ``alone_over_best_peer``: the same with one worker each, as each of them is asked for one, in every round too; a peer
   has the settings with which it is fastest so
 - ``ssim``: of ours and each peer's video with pictures taken without loss
@@ -121,6 +125,17 @@ class SceneRuns:
         return {kind: middle.cpu_by_ms.get(kind, 0.0) - floor.get(kind, 0.0) for kind in middle.cpu_by_ms | floor}
 
     @property
+    def pictures_over_floor(self) -> float:
+        """Processor time a frame of painting, handing pictures over and x264, over the floor's."""
+        return self.floor.with_pictures_ms / self.floor.cpu_ms
+
+    @property
+    def possible(self) -> float | None:
+        """The best peer's wall a frame, from its first one to the file, over half of the floor with pictures."""
+        peers = [_median([run.wall_ms for run in runs]) for runs in self.peers.values()]
+        return min(peers) / (self.floor.with_pictures_ms / WORKERS) if peers else None
+
+    @property
     def wall_over_half_floor(self) -> float:
         """Wall a frame over half of the floor's processor time."""
         return _median([run.wall_ms for run in self.ours]) / (self.floor.cpu_ms / WORKERS)
@@ -159,6 +174,7 @@ class SceneRuns:
             "paint_ms": self.floor.paint_ms,
             "paint_wall_ms": self.floor.paint_wall_ms,
             "x264_ms": self.floor.x264_ms,
+            "taken_ms": self.floor.taken_ms,
             "by_ms": self.floor.cpu_by_ms,
         }
         runs = {OUR: self.ours, DRAFT: self.drafts, f"{OUR} alone": self.alone, **self.peers}
@@ -353,6 +369,7 @@ def promised_figures(measured: Sequence[SceneRuns], first: RenderShape) -> dict[
 def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
     figures: dict[str, object] = {
         "cpu_over_floor": {name: round(one.cpu_over_floor, 3) for name, one in main.items()},
+        "pictures_over_floor": {name: round(one.pictures_over_floor, 3) for name, one in main.items()},
         "cpu_over_floor_ms": {name: round(one.cpu_over_floor_ms, 2) for name, one in main.items()},
         "cpu_over_floor_by_ms": {
             name: {kind: round(value, 2) for kind, value in one.cpu_over_floor_by_ms.items()}
@@ -363,6 +380,7 @@ def _figures_of(main: Mapping[str, SceneRuns]) -> dict[str, object]:
     }
     for key, ratios in (
         ("speedup_over_best_peer", {name: one.speedup for name, one in main.items()}),
+        ("possible_over_best_peer", {name: one.possible for name, one in main.items()}),
         ("cold_speedup_over_best_peer", {name: one.cold_speedup for name, one in main.items()}),
         ("alone_over_best_peer", {name: one.alone_speedup for name, one in main.items()}),
     ):

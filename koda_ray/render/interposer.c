@@ -19,6 +19,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <jpeglib.h>
 
@@ -117,28 +120,94 @@ void jpeg_write_marker(j_compress_ptr info, int marker, const JOCTET *data, unsi
     if (!is_ours(info)) NEXT(jpeg_write_marker)(info, marker, data, bytes);
 }
 
-/* Two rows of pixels into two of luma and one each of chroma. Weights are in 1/32768. */
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
+/* Weights are in 1/32768; a chroma's sums are of four pixels. */
+enum { YR = 5983, YG = 20127, YB = 2032, UR = -3298, UG = -11094, UB = 14392, VR = 14392, VG = -13073, VB = -1319 };
+enum { Y_ADD = (16 << 15) + (1 << 14), Y_SHIFT = 15, C_ADD = (128 << 17) + (1 << 16), C_SHIFT = 17 };
+
+typedef struct {
+    uint8_t *above, *below, *u, *v;
+} lines;
+
+/* Two rows of pixels, from an even column on, into two of luma and one each of chroma. */
 __attribute__((optimize("O3"))) static void
-convert(const uint8_t *restrict above, const uint8_t *restrict below, uint8_t *restrict y_above,
-        uint8_t *restrict y_below, uint8_t *restrict u, uint8_t *restrict v, size_t width, int red) {
-    enum { YR = 5983, YG = 20127, YB = 2032, UR = -3298, UG = -11094, UB = 14392, VR = 14392, VG = -13073, VB = -1319 };
+convert_from(size_t first, const uint8_t *restrict above, const uint8_t *restrict below, lines to, size_t width,
+             int red) {
+    uint8_t *restrict y_above = to.above, *restrict y_below = to.below, *restrict u = to.u, *restrict v = to.v;
     const int green = 1, blue = 2 - red;
-    for (size_t x = 0; x < width; x++) {
+    for (size_t x = first; x < width; x++) {
         const uint8_t *a = above + PIXEL_BYTES * x, *b = below + PIXEL_BYTES * x;
-        y_above[x] = (uint8_t)((YR * a[red] + YG * a[green] + YB * a[blue] + (16 << 15) + (1 << 14)) >> 15);
-        y_below[x] = (uint8_t)((YR * b[red] + YG * b[green] + YB * b[blue] + (16 << 15) + (1 << 14)) >> 15);
+        y_above[x] = (uint8_t)((YR * a[red] + YG * a[green] + YB * a[blue] + Y_ADD) >> Y_SHIFT);
+        y_below[x] = (uint8_t)((YR * b[red] + YG * b[green] + YB * b[blue] + Y_ADD) >> Y_SHIFT);
     }
-    for (size_t x = 0; x < width / 2; x++) {
+    for (size_t x = first / 2; x < width / 2; x++) {
         const uint8_t *a = above + 2 * PIXEL_BYTES * x, *b = below + 2 * PIXEL_BYTES * x;
         int r = a[red] + a[PIXEL_BYTES + red] + b[red] + b[PIXEL_BYTES + red];
         int g = a[green] + a[PIXEL_BYTES + green] + b[green] + b[PIXEL_BYTES + green];
         int c = a[blue] + a[PIXEL_BYTES + blue] + b[blue] + b[PIXEL_BYTES + blue];
-        u[x] = (uint8_t)((UR * r + UG * g + UB * c + (128 << 17) + (1 << 16)) >> 17);
-        v[x] = (uint8_t)((VR * r + VG * g + VB * c + (128 << 17) + (1 << 16)) >> 17);
+        u[x] = (uint8_t)((UR * r + UG * g + UB * c + C_ADD) >> C_SHIFT);
+        v[x] = (uint8_t)((VR * r + VG * g + VB * c + C_ADD) >> C_SHIFT);
     }
+}
+
+#if defined(__x86_64__)
+/* The same, to the bit, for 32 pixels at once: a third of the time that the compiler's own vectors take. */
+#define AVX2 __attribute__((target("avx2")))
+#define PIXELS 32
+
+/* A pixel's three weights, in the order of its bytes. */
+AVX2 static inline __m256i weights(int red, int r, int g, int b) {
+    uint64_t first = (uint16_t)(red ? b : r), second = (uint16_t)g, third = (uint16_t)(red ? r : b);
+    return _mm256_set1_epi64x((long long)(first | second << 16 | third << 32));
+}
+
+AVX2 static inline __m256i scaled(__m256i sums, int add, int shift) {
+    return _mm256_srai_epi32(_mm256_add_epi32(sums, _mm256_set1_epi32(add)), shift);
+}
+
+/* How many pixels of a row were converted: all but fewer than 32. */
+AVX2 static size_t convert_avx2(const uint8_t *above, const uint8_t *below, lines to, size_t width, int red) {
+    const __m256i zero = _mm256_setzero_si256(), in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i y_by = weights(red, YR, YG, YB), u_by = weights(red, UR, UG, UB), v_by = weights(red, VR, VG, VB);
+    size_t x = 0;
+    for (; x + PIXELS <= width; x += PIXELS) {
+        __m256i y[2][4], c[2][4];
+        for (int i = 0; i < 4; i++) { /* eight pixels of each row, as 16 bits a colour */
+            __m256i a = _mm256_loadu_si256((const __m256i *)(above + PIXEL_BYTES * x) + i);
+            __m256i b = _mm256_loadu_si256((const __m256i *)(below + PIXEL_BYTES * x) + i);
+            __m256i a_low = _mm256_unpacklo_epi8(a, zero), a_high = _mm256_unpackhi_epi8(a, zero);
+            __m256i b_low = _mm256_unpacklo_epi8(b, zero), b_high = _mm256_unpackhi_epi8(b, zero);
+            __m256i sums = _mm256_hadd_epi32(_mm256_madd_epi16(a_low, y_by), _mm256_madd_epi16(a_high, y_by));
+            y[0][i] = scaled(sums, Y_ADD, Y_SHIFT);
+            sums = _mm256_hadd_epi32(_mm256_madd_epi16(b_low, y_by), _mm256_madd_epi16(b_high, y_by));
+            y[1][i] = scaled(sums, Y_ADD, Y_SHIFT);
+            __m256i low = _mm256_add_epi16(a_low, b_low), high = _mm256_add_epi16(a_high, b_high);
+            low = _mm256_add_epi16(low, _mm256_srli_si256(low, 8)); /* with its neighbour, in the lower half */
+            high = _mm256_add_epi16(high, _mm256_srli_si256(high, 8));
+            __m256i fours = _mm256_unpacklo_epi64(low, high);
+            c[0][i] = _mm256_madd_epi16(fours, u_by);
+            c[1][i] = _mm256_madd_epi16(fours, v_by);
+        }
+        for (int i = 0; i < 2; i++) {
+            __m256i first = _mm256_packs_epi32(y[i][0], y[i][1]), second = _mm256_packs_epi32(y[i][2], y[i][3]);
+            __m256i all = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), in_order);
+            _mm256_storeu_si256((__m256i *)((i ? to.below : to.above) + x), all);
+            first = scaled(_mm256_hadd_epi32(c[i][0], c[i][1]), C_ADD, C_SHIFT);
+            second = scaled(_mm256_hadd_epi32(c[i][2], c[i][3]), C_ADD, C_SHIFT);
+            all = _mm256_packus_epi16(_mm256_packs_epi32(first, second), zero); /* in turns in its two halves */
+            __m128i pairs = _mm_unpacklo_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+            _mm_storeu_si128((__m128i *)((i ? to.v : to.u) + x / 2), pairs);
+        }
+    }
+    return x;
+}
+#endif
+
+static void convert(const uint8_t *above, const uint8_t *below, lines to, size_t width, int red) {
+    size_t done = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) done = convert_avx2(above, below, to, width, red);
+#endif
+    convert_from(done, above, below, to, width, red);
 }
 
 JDIMENSION jpeg_write_scanlines(j_compress_ptr info, JSAMPARRAY rows, JDIMENSION count) {
@@ -151,7 +220,7 @@ JDIMENSION jpeg_write_scanlines(j_compress_ptr info, JSAMPARRAY rows, JDIMENSION
         size_t pair = now.row / 2;
         uint8_t *y = now.y + 2 * pair * now.width;
         size_t chroma = pair * now.width / 2;
-        convert(now.above, rows[at], y, y + now.width, now.u + chroma, now.v + chroma, now.width, now.red);
+        convert(now.above, rows[at], (lines){y, y + now.width, now.u + chroma, now.v + chroma}, now.width, now.red);
     }
     info->next_scanline += count;
     return count;

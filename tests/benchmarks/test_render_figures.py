@@ -45,6 +45,18 @@ def test_what_a_frame_takes_beyond_the_floor_is_told_by_kind_of_process() -> Non
     assert told["cpu_over_floor_ms"] == {"dom": sum(beyond.values())}
 
 
+def test_how_far_an_engine_could_get_is_told_by_a_floor_whose_pictures_leave_the_browser() -> None:
+    runs = scene(
+        ours=[ours()],
+        peers={"slow": peers(90.0), "quick": peers(36.0)},
+        ssim=dict.fromkeys(("koda", "slow", "quick"), 0.9),
+    )
+    told = promised_figures([replace(runs, floor=replace(runs.floor, taken_ms=19.0))], FULL[0])
+    assert told["pictures_over_floor"] == {"dom": 1.2}  # 19 and 5 over 20
+    assert told["possible_over_best_peer"] == {"dom": 3.0}  # 36 over a half of 24
+    assert runs.pictures_over_floor == 1.0  # never less than the floor
+
+
 def test_with_one_worker_each_a_round_that_was_disturbed_decides_nothing() -> None:
     runs = scene(
         ours=[ours()],

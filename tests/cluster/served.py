@@ -29,10 +29,10 @@ __all__ = ["ENV", "answers", "serve_both"]
 ENV = {
     "KODA_PREVIEW_ORIGIN": "https://previews.example",
     "KODA_OPERATORS": USER,
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "koda_ray.serve.inflow.in_proxies",  # as the image has it
-    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # 5 are too few on a machine that is busy
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "koda_ray.serve.inflow.in_proxies",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
 }
-"""What all machines are started with, besides what every cluster here has."""
+"""What all machines are started with, besides what every cluster here has; Serve's as the image has it."""
 _DASHBOARD, _PORT = "http://127.0.0.1:8265", 8000
 _REPLICA = "SERVE_REPLICA::koda#api#"
 _AT_ONCE, _TIMEOUT_S = 20, 60.0

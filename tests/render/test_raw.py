@@ -35,9 +35,9 @@ from tests.render.conftest import USER, put_page, small
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 _raw = pytest.mark.needs("interposer")
 
-WIDTH, HEIGHT = 64, 48
-COLOURS = """<!doctype html><style>body{margin:0}</style><canvas width=64 height=48></canvas><script>
-const context = document.querySelector("canvas").getContext("2d"), data = context.createImageData(64, 48);
+WIDTH, HEIGHT = 70, 48  # more than vectors hold, and less than two of them
+COLOURS = """<!doctype html><style>body{margin:0}</style><canvas width=70 height=48></canvas><script>
+const context = document.querySelector("canvas").getContext("2d"), data = context.createImageData(70, 48);
 let seed = 7;
 for (let i = 0; i < data.data.length; i++) {
   seed = (seed * 1103515245 + 12345) % 2147483648;

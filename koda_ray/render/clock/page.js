@@ -20,7 +20,11 @@
   };
   const { origin } = new URL(document.baseURI); // where its files are, also of a frame that is of no origin itself
   let loaded = false; // what is written after that is never complete, and there
-  addEventListener("load", (event) => { if (event.target === document) loaded = true; }, true);
+  addEventListener("load", (event) => {
+    if (event.target !== document) return;
+    loaded = true;
+    hold(); // the browser lays the page out next
+  }, true);
   window.__kodaProps = __PROPS__;
   clock.define(AnimationTimeline.prototype, "currentTime", () => clock.now());
 
@@ -28,13 +32,17 @@
   const shadows = new Set();
   const changed = new Map(); // what is new since it was looked at -> whether what lies beside it may be new too
   const change = (node, whole) => changed.set(node, whole || changed.get(node) === true);
-  const watcher = new MutationObserver((records) => collect(records));
+  const watcher = new MutationObserver((records) => {
+    collect(records);
+    hold();
+  });
   const arrived = new WeakSet(); // frames in the page whose own page has come
   const watch = (root) => {
     watcher.observe(root, { subtree: true, childList: true, attributes: true, attributeFilter: ["class", "style"] });
     native.listen.call(root, "load", (event) => {
       if (event.target instanceof HTMLIFrameElement) arrived.add(event.target);
       else if (pictures.isOurs(event.target)) event.stopImmediatePropagation();
+      hold(); // a sheet of styles came, perhaps
     }, true);
   };
   watch(document);
@@ -50,6 +58,10 @@
     kodaFonts.watch();
     for (const frame of document.getElementsByTagName("iframe")) if (isThere(frame)) arrived.add(frame);
   };
+  addEventListener("pagehide", () => { // the other one is there when this task is over
+    const timer = native.setInterval(() => { native.clearInterval(timer); rebind(); });
+  });
+  addEventListener("DOMContentLoaded", () => hold());
   const known = new WeakSet();
   const know = (root) => {
     if (known.has(root)) return;
@@ -103,8 +115,9 @@
     const end = effect ? Number(effect.getComputedTiming().endTime) : Infinity;
     return playbackRate < 0 && Number.isFinite(end) ? end : 0;
   };
-  // While a page loads the browser's own time goes on, for as long as that takes. What begins meanwhile is held in the very
-  // frame, or it would be over, and gone where nothing of it stays, before ours begins.
+  // While a page loads the browser's own time goes on, for as long as that takes: between its frames that is the real one.
+  // What begins meanwhile is held by whatever could have begun it, a frame or a change of the document, or it would be
+  // over, and gone where nothing of it stays, before ours begins.
   const waiting = new Set();
   let holds = true;
   const hold = () => {
