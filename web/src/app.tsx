@@ -34,6 +34,8 @@ const Embed = lazy(() => patiently(() => import('./screens/watch')).then((module
 const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((module) => ({ default: module.Canvas })));
 const Assets = lazy(() => patiently(() => import('./screens/assets')).then((module) => ({ default: module.Assets })));
 const Usage = lazy(() => patiently(() => import('./screens/usage')).then((module) => ({ default: module.Usage })));
+const Sandboxes = lazy(() => patiently(() => import('./screens/sandboxes')).then((module) => ({ default: module.Sandboxes })));
+const Sandbox = lazy(() => patiently(() => import('./screens/sandbox')).then((module) => ({ default: module.Sandbox })));
 
 const SIGNED_OUT = 'signed out';
 
@@ -119,6 +121,8 @@ function SignedIn() {
             <Route path="/renders/:id">{({ id }) => <Render key={id} id={id} />}</Route>
             <Route path="/assets" component={Assets} />
             <Route path="/usage" component={Usage} />
+            <Route path="/sandboxes" component={Sandboxes} />
+            <Route path="/sandboxes/:id">{({ id }) => <Sandbox key={id} id={id} />}</Route>
             <Route path="/c/:id?">{({ id }) => <Canvas id={id} />}</Route>
             <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
             <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>
