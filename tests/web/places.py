@@ -404,7 +404,7 @@ async def _sandboxes(koda: World, page: Page) -> AsyncGenerator[str]:
             await page.goto(f"{koda.url}/sandboxes/{boxes[0].id}")
             await page.get_by_role("button", name="Edit notes.txt").click()
             await page.get_by_role("button", name="Build").click()
-            await expect(page.get_by_role("alert")).to_be_visible()
+            await expect(page.get_by_text("It does not build")).to_be_visible()
             yield "sandbox-plain"
         finally:
             for each in boxes:

@@ -219,7 +219,7 @@ async def test_a_project_is_built_pictured_and_seen_running(koda: World, browser
         await on_every_screen(page)
         await client.write_sandbox_file(box, "src/App.tsx", b"export default 'a small page';\n")
         await part.get_by_role("button", name="See it run").click()
-        await expect(part.frame_locator("iframe").get_by_text("a small page")).to_be_visible()
+        await expect(part.frame_locator("iframe").frame_locator("iframe").get_by_text("a small page")).to_be_visible()
         await expect(part.get_by_role("link", name="Open it in another tab")).to_be_visible()
         await part.get_by_text("Take a picture").click()
         await part.get_by_label("Width, in pixels").fill("none")
@@ -286,8 +286,9 @@ async def test_what_the_server_does_is_told_to_who_runs_it(tmp_path: Path, brows
             await on_every_screen(page)
 
 
-async def test_a_phone_comes_to_it_from_usage(plain: World, browser: Browser) -> None:
+async def test_a_narrow_phone_comes_to_it_from_usage(plain: World, browser: Browser) -> None:
     async with looking(browser, f"{plain.url}/usage") as page:
-        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.set_viewport_size({"width": 360, "height": 740})
+        await expect(page.get_by_role("navigation").get_by_role("link", name="Sandboxes")).to_be_hidden()
         await page.get_by_role("main").get_by_role("link", name="Sandboxes").click()
         await expect(page.get_by_role("heading", name="Sandboxes", exact=True)).to_be_visible()

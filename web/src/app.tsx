@@ -88,9 +88,9 @@ function SignedIn() {
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-1 max-[23.4rem]:gap-0 sm:gap-4">
+      <header className="flex h-16 items-center gap-1 max-[25rem]:gap-0 sm:gap-2 lg:gap-4">
         <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
-          <img src="/koda.svg" alt="" className="size-6" /> <span className="max-sm:sr-only">koda</span>
+          <img src="/koda.svg" alt="" className="size-6" /> <span className="max-md:sr-only">koda</span>
         </Link>
         <Navigation />
         <span className="flex-1" />

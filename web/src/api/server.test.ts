@@ -24,9 +24,8 @@ test('a cluster is said in a few lines', () => {
   expect(Object.fromEntries(clusterLines(REPORT))).toEqual({
     Machines: '2 (1 working, 1 at rest), 1 lost',
     Animations: '3 awake, 4 asleep, 1 with work to do',
-    Renders: '2 under way, 1 not begun, 5 pieces wait for a browser',
+    Renders: '2 under way, 1 not begun, 5 pieces that wait for a browser',
     Sandboxes: '6',
-    'Left alone': 'nothing',
     Database: 'sqlite, 2.5 MB',
     Janitor: 'looked for work 3 min ago',
   });
@@ -36,6 +35,9 @@ test('a cluster is said in a few lines', () => {
 test('that nobody can say it is said', () => {
   const told = Object.fromEntries(clusterLines({ ...REPORT, nodes: null, problem: 'this server is in no Ray cluster', janitor: null, janitorProblem: 'no answer' }));
   expect([told.Machines, told.Janitor]).toEqual(['this server is in no Ray cluster', 'no answer']);
+  const alone = Object.fromEntries(clusterLines({ ...REPORT, nodes: null, problem: 'no cluster', janitor: null, janitorProblem: 'no cluster' }));
+  expect([alone.Machines, alone.Janitor]).toEqual(['no cluster', undefined]); // once is enough
+  expect(Object.fromEntries(clusterLines({ ...REPORT, owed: { count: 2, since: '2026-01-01T11:00:00Z' } }))['Left alone']).toBe('2 with work that nobody does, since 1 h ago');
 });
 
 test('a server says whether it works, and who the agents are', () => {

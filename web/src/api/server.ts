@@ -34,15 +34,16 @@ function capacity(name: string, of: Capacity | null | undefined): Line | undefin
 /** What is under way, waits and rests. */
 export function clusterLines({ at, nodes, lostNodes, comingNodes, problem, sessions, renders, owed, sandboxes, database, janitor, janitorProblem }: Cluster): Told[] {
   const looked = janitor?.wokeAt;
-  return [
+  const lines: Told[] = [
     ['Machines', nodes ? [machines(nodes), some(lostNodes, 'lost'), some(comingNodes, 'coming')].filter(Boolean).join(', ') : (problem ?? 'not known')],
     ['Animations', [`${sessions.active ?? 0} awake`, `${sessions.asleep ?? 0} asleep`, some(sessions.owing, 'with work to do'), some(sessions.closing, 'being removed')].filter(Boolean).join(', ')],
-    ['Renders', [`${renders.running ?? 0} under way`, `${renders.queued ?? 0} not begun`, some(renders.waiting, 'pieces wait for a browser')].filter(Boolean).join(', ')],
+    ['Renders', [`${renders.running ?? 0} under way`, `${renders.queued ?? 0} not begun`, some(renders.waiting, 'pieces that wait for a browser')].filter(Boolean).join(', ')],
     ['Sandboxes', String(sandboxes ?? 0)],
-    ['Left alone', owed.count ? `${owed.count} with work that nobody does${owed.since ? `, since ${ago(owed.since, Date.parse(at))}` : ''}` : 'nothing'],
+    ['Left alone', owed.count ? `${owed.count} with work that nobody does${owed.since ? `, since ${ago(owed.since, Date.parse(at))}` : ''}` : ''],
     ['Database', [database.backend, database.sizeBytes != null && bytes(database.sizeBytes), some(database.failures, 'failures')].filter(Boolean).join(', ')],
-    ['Janitor', janitor ? (looked ? `looked for work ${ago(looked, Date.parse(at))}` : 'has not looked for work yet') : (janitorProblem ?? 'not known')],
+    ['Janitor', janitor ? (looked ? `looked for work ${ago(looked, Date.parse(at))}` : 'has not looked for work yet') : janitorProblem === problem ? '' : (janitorProblem ?? '')],
   ];
+  return lines.filter(([, words]) => words);
 }
 
 /** Machines of a cluster: each with what it does, and why it gets no more work where that is so. */

@@ -332,9 +332,9 @@ function Ways({ box, reread, say }: WaysProps) {
         }}
       >
         <div className="min-w-40 flex-1 sm:max-w-64">
-          <Field label="Bring files into the folder" problem={putting.error} name="folder" value={folder} set={setFolder} placeholder="the project itself" autoComplete="off" />
+          <Field label="Bring files into the folder" problem={putting.error} name="folder" value={folder} set={setFolder} placeholder="the project itself" autoComplete="off" className="field min-h-10 py-1.5" />
         </div>
-        <Button type="submit" className="py-2 aria-disabled:opacity-60" aria-disabled={putting.isPending}>
+        <Button type="submit" className="py-1 aria-disabled:opacity-60" aria-disabled={putting.isPending}>
           <FileUp aria-hidden className="size-4" /> {putting.isPending ? 'Sending…' : 'Choose files'}
         </Button>
         <input

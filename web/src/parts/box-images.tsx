@@ -128,11 +128,11 @@ function Making({ close, say }: { close: () => void; say: (words: string) => voi
         <p className="text-muted">A project as a zip, with what it depends on. Sandboxes that begin as it have all of it at once.</p>
         <Chosen label="Choose a zip" accept=".zip" problem={problem} name="body" file={zip} choose={choose} />
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Name" problem={problem} name="name" value={name} set={setName} autoComplete="off" />
-          <Choice label="Made by" usual="What the server takes" options={PROVIDERS} problem={problem} name="provider" value={provider} set={setProvider} />
+          <Field label="Name" problem={problem} name="name" value={name} set={setName} autoComplete="off" className="field min-h-10 py-1.5" />
+          <Choice label="Provider" usual="The server’s own" options={PROVIDERS} problem={problem} name="provider" value={provider} set={setProvider} />
         </div>
         <label className="flex min-h-8 items-center gap-2.5">
-          <input type="checkbox" className="size-4 accent-(--accent)" checked={isClean} onChange={({ target }) => setClean(target.checked)} />
+          <input type="checkbox" className="size-4 shrink-0 accent-(--accent)" checked={isClean} onChange={({ target }) => setClean(target.checked)} />
           Make it anew, with nothing of an earlier one
         </label>
         <Said problem={problem} except={FIELDS} />

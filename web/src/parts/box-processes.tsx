@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { Square } from 'lucide-react';
+import { Square, X } from 'lucide-react';
 import { type FormEvent, type RefObject, useEffect, useRef, useState } from 'react';
 import { ask, Problem, type Schemas, unlessGone } from '../api/client';
 import { follow } from '../api/following';
@@ -93,8 +93,8 @@ function ProcessRow({ process, isOpen, turn, ended, killed }: RowProps) {
       <div className="flex items-center gap-3">
         <p className="min-w-0 flex-1">
           <span className="font-medium">{name}</span>
-          <span className={`ml-3 inline-flex items-center gap-2 ${colour}`}>
-            <span aria-hidden className="size-1.5 shrink-0 rounded-full bg-current" />
+          <span className={`ml-3 ${colour}`}>
+            <span aria-hidden className="mr-2 mb-0.5 inline-block size-1.5 rounded-full bg-current align-middle" />
             {processWords(process)}
           </span>
           <code className="block truncate text-xs text-muted" title={command}>
@@ -103,7 +103,7 @@ function ProcessRow({ process, isOpen, turn, ended, killed }: RowProps) {
         </p>
         {asked === undefined && (
           <Button ref={opener} kind="quiet" className="min-h-9 py-1.5" aria-label={`${what} ${name}`} onClick={() => setAsked('')}>
-            <Square aria-hidden className="size-4" /> {what}
+            {runs ? <Square aria-hidden className="size-4" /> : <X aria-hidden className="size-4" />} {what}
           </Button>
         )}
       </div>
@@ -216,7 +216,7 @@ function Commands({ form, box, started }: CommandsProps) {
   return (
     <form ref={form} noValidate onSubmit={run} className="space-y-3 border-t border-line pt-4">
       <div className="grid gap-3 sm:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
-        <Field label="Command" problem={problem} name="command" value={typed.command} set={(command) => put({ command })} placeholder="npm test" autoComplete="off" className="field py-1.5 font-mono text-xs leading-6" />
+        <Field label="Command" problem={problem} name="command" value={typed.command} set={(command) => put({ command })} placeholder="npm test" autoComplete="off" className="field py-1.5 font-mono text-xs leading-5" />
         <Field label="Name, to have it go on" problem={problem} name="name" value={typed.name} set={(name) => put({ name })} placeholder="none: run it to its end" autoComplete="off" />
       </div>
       {!isNamed && (
@@ -280,12 +280,12 @@ function Port({ box }: { box: Box }) {
       >
         <div className="flex flex-wrap items-end gap-2">
           <div className="w-28">
-            <Field label="Port" isNumber problem={opening.error} name="port" value={port} set={setPort} placeholder="3000" />
+            <Field label="Port" isNumber problem={opening.error} name="port" value={port} set={setPort} placeholder="3000" className="field min-h-10 py-1.5" />
           </div>
-          <Button type="submit" className="py-2 aria-disabled:opacity-60" aria-disabled={opening.isPending}>
+          <Button type="submit" className="py-1 aria-disabled:opacity-60" aria-disabled={opening.isPending}>
             See it
           </Button>
-          <Button kind="quiet" className="aria-disabled:opacity-60" aria-disabled={opening.isPending} title="Of a sandbox whose template has one" onClick={() => open('desktop')}>
+          <Button kind="quiet" className="py-1 aria-disabled:opacity-60" aria-disabled={opening.isPending} title="Of a sandbox whose template has one" onClick={() => open('desktop')}>
             See its desktop
           </Button>
         </div>

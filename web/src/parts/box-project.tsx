@@ -44,8 +44,8 @@ export function Project({ box, name }: { box: Box; name: string }) {
         <Button className="py-2 aria-disabled:opacity-60" aria-disabled={seeing.isPending} onClick={() => seeing.isPending || seeing.mutate()}>
           <MonitorPlay aria-hidden className={`size-4 ${seeing.isPending ? 'breathing' : ''}`} /> {seeing.isPending ? 'Starting it…' : 'See it run'}
         </Button>
-        <label className="flex min-h-8 items-center gap-2.5 text-muted">
-          <input type="checkbox" className="size-4 accent-(--accent)" checked={hasTypes} onChange={({ target }) => setTypes(target.checked)} />
+        <label className="flex min-h-8 items-center gap-2.5 text-muted sm:ml-2">
+          <input type="checkbox" className="size-4 shrink-0 accent-(--accent)" checked={hasTypes} onChange={({ target }) => setTypes(target.checked)} />
           Check types, too
         </label>
       </div>

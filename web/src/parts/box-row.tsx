@@ -11,8 +11,8 @@ const COLOURS: Partial<Record<Box['state'], string>> = { running: 'text-good', g
 /** How a sandbox stands, with a dot in its colour. */
 export function BoxState({ box }: { box: Box }) {
   return (
-    <span className="inline-flex items-center gap-2">
-      <span aria-hidden className={`size-1.5 shrink-0 rounded-full bg-current ${COLOURS[box.state] ?? 'text-muted'} ${box.state === 'creating' ? 'breathing' : ''}`} />
+    <span>
+      <span aria-hidden className={`mr-2 mb-0.5 inline-block size-1.5 rounded-full bg-current align-middle ${COLOURS[box.state] ?? 'text-muted'} ${box.state === 'creating' ? 'breathing' : ''}`} />
       {stateWords(box)}
     </span>
   );

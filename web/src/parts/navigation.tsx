@@ -13,10 +13,10 @@ export const PLACES: [path: string, words: string, below: readonly string[]][] =
   ['/usage', 'Usage', []],
   ['/sandboxes', 'Sandboxes', ['/sandboxes/']],
 ];
-/** What narrow screens have room for as a sign alone; a phone has none for the last, to which the one before it leads there. */
+/** What narrow screens have room for as a sign alone; the narrowest phones have none for the last, to which the one before it leads there. */
 const SIGNS: Partial<Record<string, [sign: typeof Gauge, on: string, words: string, place: string]>> = {
-  '/usage': [Gauge, 'sm:hidden', 'max-sm:sr-only', ''],
-  '/sandboxes': [Box, 'lg:hidden', 'max-lg:sr-only', 'max-sm:hidden'],
+  '/usage': [Gauge, 'lg:hidden', 'max-lg:sr-only', ''],
+  '/sandboxes': [Box, 'lg:hidden', 'max-lg:sr-only', 'max-[24rem]:hidden'],
 };
 
 /** Where one can go from everywhere; what one is at, or below, is marked. */
@@ -36,7 +36,7 @@ export function Navigation() {
               <Link
                 href={place}
                 aria-current={current}
-                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-3"
+                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-2 lg:px-3"
               >
                 {Sign && <Sign aria-hidden className={`size-4 ${on}`} />}
                 <span className={said}>{words}</span>

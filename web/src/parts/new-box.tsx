@@ -69,12 +69,12 @@ function Making({ close }: { close: () => void }) {
           set={(image) => setWanted({ ...wanted, image })}
         />
         <div className="grid gap-3 sm:grid-cols-2">
-          <Choice label="Made by" usual="What the server takes" options={PROVIDERS} problem={problem} name="provider" value={wanted.provider} set={(provider) => setWanted({ ...wanted, provider })} />
+          <Choice label="Provider" usual="The server’s own" options={PROVIDERS} problem={problem} name="provider" value={wanted.provider} set={(provider) => setWanted({ ...wanted, provider })} />
           <Choice label="Ends after" usual="A day, as usual" options={LIFETIMES} problem={problem} name="lifetimeS" value={wanted.lifetime} set={(lifetime) => setWanted({ ...wanted, lifetime })} />
         </div>
         <div>
           <label className="flex min-h-8 items-center gap-2.5">
-            <input type="checkbox" className="size-4 accent-(--accent)" checked={wanted.network} onChange={({ target }) => setWanted({ ...wanted, network: target.checked })} {...network.marks} />
+            <input type="checkbox" className="size-4 shrink-0 accent-(--accent)" checked={wanted.network} onChange={({ target }) => setWanted({ ...wanted, network: target.checked })} {...network.marks} />
             Its programs may reach the network, as far as this server allows
           </label>
           {network.words}

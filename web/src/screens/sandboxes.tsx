@@ -23,7 +23,7 @@ export function Sandboxes() {
           <h1 tabIndex={-1} className="w-fit text-xl font-semibold tracking-tight sm:text-2xl">
             Sandboxes
           </h1>
-          <p className="mt-1 max-w-prose text-sm text-muted">Places of your own, apart from your animations, where a project is changed, built and run.</p>
+          <p className="mt-1 text-sm text-muted">Places of your own, apart from your animations, where a project is changed, built and run.</p>
         </div>
         <NewBox />
       </div>

@@ -24,7 +24,7 @@ export function Usage() {
       <div className="flex items-center justify-between gap-3">
         <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Usage</h1>
         {/* where the bar has no room for it */}
-        <Link href="/sandboxes" className="-mr-2 inline-flex min-h-9 items-center gap-2 rounded-lg px-2 text-sm text-muted hover:bg-sunken hover:text-text sm:hidden">
+        <Link href="/sandboxes" className="-mr-2 inline-flex min-h-9 items-center gap-2 rounded-lg px-2 text-sm text-muted hover:bg-sunken hover:text-text min-[24rem]:hidden">
           <Box aria-hidden className="size-4" /> Sandboxes
         </Link>
       </div>
