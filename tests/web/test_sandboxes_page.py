@@ -26,6 +26,10 @@ pytestmark = [
 ]
 
 _NAME = re.compile(r"^Animation template \w{6}$")
+_SERVES = (
+    'require("http").createServer((_, out) => out.end("it is served")).listen(3000, "127.0.0.1", '
+    '() => console.log("it listens"))'
+)
 _SMALL = "import App from './App'; document.body.append(String(App));\n"
 
 
@@ -174,13 +178,31 @@ async def test_what_runs_is_followed_and_ended(plain: World, browser: Browser) -
             "printf '\\033[32mfirst\\033[0m\\n'; cat go && exit 4; while ! cat go; do sleep 0.1; done; exit 4"
         )
         await page.keyboard.press("Enter")
-        row = part.get_by_role("list", name="Processes").get_by_role("listitem")
+        row = part.get_by_role("list", name="Processes").get_by_role("listitem").filter(has_text="main")
         await expect(row).to_contain_text("Running")
         await expect(row.get_by_role("log")).to_contain_text("first")
         await client.write_sandbox_file(box, "go", b"on it goes\n")
         await expect(row.get_by_role("log")).to_contain_text("on it goes")
         await expect(row).to_contain_text("Ended with 4")
         await on_every_screen(page)
+        await name.fill("web")
+        await command.fill(f"node -e '{_SERVES}'")
+        await page.keyboard.press("Enter")
+        web = part.get_by_role("listitem").filter(has_text="web")
+        await expect(web.get_by_role("log")).to_contain_text("it listens")
+        await part.get_by_text("See what a process serves").click()
+        await part.get_by_label("Port").fill("none")
+        await part.get_by_role("button", name="See it", exact=True).click()
+        await expect(part.get_by_label("Port")).to_be_focused()
+        await part.get_by_role("button", name="See its desktop").click()
+        await expect(part.get_by_role("alert")).to_be_visible()
+        await part.get_by_label("Port").fill("3000")
+        await part.get_by_role("button", name="See it", exact=True).click()
+        async with page.context.expect_page() as opened:
+            await part.get_by_role("link", name="Open it in another tab").click()
+        tab = await opened.value
+        await expect(tab.frame_locator("iframe").get_by_text("it is served")).to_be_visible()
+        await tab.close()
         await name.fill("long")
         await command.fill("sleep 600")
         await page.keyboard.press("Enter")
@@ -191,7 +213,7 @@ async def test_what_runs_is_followed_and_ended(plain: World, browser: Browser) -
         await page.keyboard.press("Enter")
         await expect(part.get_by_role("button", name="End long")).to_have_count(0)
         await expect(command).to_be_focused()
-        assert [each.name for each in (await client.processes(box, everything=True)).processes] == ["main"]
+        assert [each.name for each in (await client.processes(box, everything=True)).processes] == ["main", "web"]
 
 
 async def test_a_project_is_built_pictured_and_seen_running(koda: World, browser: Browser) -> None:
