@@ -32,10 +32,11 @@ _INDEX = "index.html"
 _HASHED = "page/"
 _PAGES = (
     *("/", "/renders", "/renders/{job_id}", "/assets", "/usage", "/c", "/c/{canvas}"),
+    *("/sandboxes", "/sandboxes/{sandbox_id}"),
     *("/s/{session_id}", "/s/{session_id}/compare", "/t/{group}"),
 )
-_ALONE = ("/", "/renders", "/assets", "/usage", "/c", "/koda.svg", "/scheme.js")
-_ABOVE = ("/c/", "/renders/", "/s/", "/t/", "/w/", "/page/")
+_ALONE = ("/", "/renders", "/assets", "/usage", "/sandboxes", "/c", "/koda.svg", "/scheme.js")
+_ABOVE = ("/c/", "/renders/", "/sandboxes/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _OTHERS = {"v1", "api", "docs"}
 """One of these is a part of every address of the API, of what plugins ask, and of the description."""

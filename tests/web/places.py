@@ -358,6 +358,60 @@ async def _gone(koda: World, page: Page) -> AsyncGenerator[str]:
     await page.unroute_all()
 
 
+async def _sandboxes(koda: World, page: Page) -> AsyncGenerator[str]:
+    """A person's own sandboxes, where there are some."""
+    await page.goto(f"{koda.url}/sandboxes")
+    await expect(page.get_by_text("You have no sandbox")).to_be_visible()
+    await expect(page.get_by_text("It takes work.")).to_be_visible()
+    yield "sandboxes-empty"
+    await page.get_by_role("button", name="New image").click()
+    yield "image-making"
+    await page.keyboard.press("Escape")
+    if koda.directory.sandbox is None:
+        return
+    async with KodaClient(koda.url) as client:
+        with tempfile.TemporaryDirectory(prefix="koda-image-") as place:
+            (Path(place) / "notes.txt").write_text("mine\n")
+            image = await client.create_image(Path(place), name="notes")
+        boxes = [await client.create_sandbox(each) for each in ("notes", None)]
+        try:
+            await client.launch_process(boxes[1].id, "test", "npm test; exit 2")
+            await client.launch_process(boxes[1].id, "clock", "while true; do date; sleep 1; done")
+            await page.reload()
+            await expect(page.get_by_role("link", name="Animation template")).to_be_visible()
+            yield "sandboxes"
+            await page.get_by_role("button", name="End Animation template").click()
+            yield "sandboxes-ending"
+            await page.keyboard.press("Escape")
+            await page.get_by_role("button", name="New sandbox").click()
+            yield "sandbox-making"
+            await page.goto(f"{koda.url}/sandboxes/{boxes[1].id}")
+            await page.get_by_text("What it wrote: clock").click()
+            await expect(page.get_by_role("log")).to_contain_text("20")
+            await page.get_by_role("treeitem", name="App.tsx").click()
+            await expect(page.get_by_label("src/App.tsx", exact=True)).to_be_visible()
+            yield "sandbox"
+            await page.get_by_role("button", name="Have it live on").click()
+            await client.write_sandbox_file(boxes[1].id, "src/App.tsx", b"export default ;;(\n")
+            await page.get_by_role("button", name="Build").click()
+            await expect(page.get_by_role("list", name="What is wrong")).to_be_visible(timeout=_MADE_S)
+            for more in ("Take a picture", "Where, and for how long", "See what a process serves"):
+                await page.get_by_text(more).click()
+            await page.get_by_label("Command").fill("ls -la")
+            await page.get_by_role("button", name="Run it").click()
+            await expect(page.get_by_text("Ended with 0")).to_be_visible()
+            yield "sandbox-problems"
+            await page.goto(f"{koda.url}/sandboxes/{boxes[0].id}")
+            await page.get_by_role("button", name="Edit notes.txt").click()
+            await page.get_by_role("button", name="Build").click()
+            await expect(page.get_by_text("It does not build")).to_be_visible()
+            yield "sandbox-plain"
+        finally:
+            for each in boxes:
+                await client.terminate_sandbox(each.id)
+            await client.remove_image(image.id)
+
+
 async def _live(koda: World, page: Page) -> AsyncGenerator[str]:
     """The live page, where there is a sandbox."""
     if koda.directory.sandbox is None:
@@ -375,6 +429,7 @@ PARTS: dict[str, Callable[[World, Page], AsyncGenerator[str]]] = {
     "lists": _lists,
     "render": _render,
     "canvas": _canvas,
+    "sandboxes": _sandboxes,
     "gone": _gone,
     "live": _live,
 }

@@ -70,7 +70,7 @@ async def test_the_arrows_go_round_and_escape_leaves_everything_as_it_was(koda: 
         marked = found.get_by_role("option", selected=True)
         await expect(marked).to_have_text("List the keys")
         await page.keyboard.press("ArrowUp")
-        await expect(marked).to_have_text("Usage")
+        await expect(marked).to_have_text("Sandboxes")
         await page.keyboard.press("ArrowDown")
         await page.keyboard.press("ArrowDown")
         await expect(marked).to_have_text("New animation")

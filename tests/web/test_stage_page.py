@@ -194,7 +194,9 @@ async def test_on_a_phone_the_decision_comes_right_after_the_picture_and_the_com
     await page.set_viewport_size(PHONE)
     controls = [page.get_by_role("button", name=name) for name in ("Play", "A frame back", "More", "Full screen")]
     rows = [await box(each) for each in controls]
+    rows.append(total := await box(page.get_by_text("f 0/300", exact=True)))
     assert max(each["top"] for each in rows) < min(each["bottom"] for each in rows)  # one row
+    assert total["width"] > 30  # of how many it is one is seen, and not only told
     render = page.get_by_role("button", name="Render 1080p at 60 fps")
     assert (await box(render))["bottom"] < PHONE["height"]
     await page.get_by_role("button", name="Full screen").focus()

@@ -34,6 +34,8 @@ const Embed = lazy(() => patiently(() => import('./screens/watch')).then((module
 const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((module) => ({ default: module.Canvas })));
 const Assets = lazy(() => patiently(() => import('./screens/assets')).then((module) => ({ default: module.Assets })));
 const Usage = lazy(() => patiently(() => import('./screens/usage')).then((module) => ({ default: module.Usage })));
+const Sandboxes = lazy(() => patiently(() => import('./screens/sandboxes')).then((module) => ({ default: module.Sandboxes })));
+const Sandbox = lazy(() => patiently(() => import('./screens/sandbox')).then((module) => ({ default: module.Sandbox })));
 
 const SIGNED_OUT = 'signed out';
 
@@ -86,9 +88,9 @@ function SignedIn() {
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-1 max-[23.4rem]:gap-0 sm:gap-4">
+      <header className="flex h-16 items-center gap-1 max-[25rem]:gap-0 sm:gap-2 lg:gap-4">
         <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
-          <img src="/koda.svg" alt="" className="size-6" /> <span className="max-sm:sr-only">koda</span>
+          <img src="/koda.svg" alt="" className="size-6" /> <span className="max-md:sr-only">koda</span>
         </Link>
         <Navigation />
         <span className="flex-1" />
@@ -119,6 +121,8 @@ function SignedIn() {
             <Route path="/renders/:id">{({ id }) => <Render key={id} id={id} />}</Route>
             <Route path="/assets" component={Assets} />
             <Route path="/usage" component={Usage} />
+            <Route path="/sandboxes" component={Sandboxes} />
+            <Route path="/sandboxes/:id">{({ id }) => <Sandbox key={id} id={id} />}</Route>
             <Route path="/c/:id?">{({ id }) => <Canvas id={id} />}</Route>
             <Route path="/s/:id/compare">{({ id }) => <Compare key={id} id={id} />}</Route>
             <Route path="/s/:id">{({ id }) => <Session key={id} id={id} />}</Route>

@@ -14,7 +14,7 @@ export class Problem extends Error {
 
 export interface Ask {
   method?: string;
-  /** Sent as JSON, or as it is where it is a form. */
+  /** Sent as JSON, or as it is where it is a form or a file. */
   body?: unknown;
   /** Makes a repeated request the same request. */
   key?: string;
@@ -28,7 +28,7 @@ export async function ask<T>(
   address: string,
   { method = 'GET', body, key, headers = {}, signal, as = 'json', credentials = 'same-origin' }: Ask = {},
 ): Promise<T> {
-  const isForm = body instanceof FormData;
+  const isRaw = body instanceof FormData || body instanceof Blob;
   let response: Response;
   try {
     response = await fetch(address, {
@@ -36,11 +36,11 @@ export async function ask<T>(
       signal: signal ?? null,
       credentials,
       headers: {
-        ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }),
+        ...(body === undefined || isRaw ? {} : { 'Content-Type': 'application/json' }),
         ...(key === undefined ? {} : { 'Idempotency-Key': key }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: isRaw ? body : JSON.stringify(body) }),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

@@ -11,6 +11,11 @@ const AGAIN_MS = 4_000;
 const WRITTEN = 'src/';
 const MAIN = ['src/App.tsx', 'src/main.tsx', 'index.html'];
 
+/** A file of a project, by its path. */
+export interface Named {
+  path: string;
+}
+
 /** A line of the tree: a folder, or a file; `at` of `of` are beside it in its folder, at a level from 1. */
 export interface Row {
   path: string;
@@ -22,7 +27,7 @@ export interface Row {
 }
 
 /** The lines that are seen while some folders are open: of each folder its folders first, then its files, by name. */
-export function rowsOf(files: readonly FileView[], open: ReadonlySet<string>, folder = '', level = 1): Row[] {
+export function rowsOf(files: readonly Named[], open: ReadonlySet<string>, folder = '', level = 1): Row[] {
   const names = new Map<string, boolean>(); // whether it is a folder
   for (const { path } of files) {
     if (!path.startsWith(folder)) continue;
@@ -62,7 +67,7 @@ export function pressed(rows: readonly Row[], now: string, open: ReadonlySet<str
 }
 
 /** The file that is read first: one that the agents wrote, or else where the page begins. */
-export function firstOf(files: readonly FileView[], written: readonly string[]): string | undefined {
+export function firstOf(files: readonly Named[], written: readonly string[]): string | undefined {
   const there = new Set(files.map(({ path }) => path));
   const source = written.find((path) => path.startsWith(WRITTEN) && there.has(path));
   return source ?? MAIN.find((path) => there.has(path)) ?? files[0]?.path;

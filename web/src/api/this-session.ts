@@ -1,5 +1,5 @@
 /** What holds for one session: what it may use, what its agents may do, and where it can go back to, in words. */
-import type { Schemas } from './client';
+import { Problem, type Schemas } from './client';
 import { numberOf } from './typed';
 
 export type Permissions = Schemas['SessionPermissions'];
@@ -50,6 +50,15 @@ export function budgetOf(typed: Typed, now: Budget = {}): Limits {
     return [[name, name === 'warnAt' && typeof limit === 'number' ? limit / 100 : limit]];
   });
   return Object.fromEntries(changed);
+}
+
+const NUMBER = /'[^']*'|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?/gi;
+
+/** What a server, which counts shares, refused of a percentage, as it was typed. */
+export function inPercent(problem: Problem): Problem {
+  const percent = (found: string) => (found.startsWith("'") ? found : `${Number((100 * Number(found.replaceAll(',', ''))).toPrecision(12))}%`);
+  const fields = problem.fields.map((each) => (each.field === 'warnAt' ? { ...each, problem: each.problem.replace(NUMBER, percent) } : each));
+  return new Problem(problem.status, problem.code, problem.message, fields);
 }
 
 /** A rule as people say it. */

@@ -35,7 +35,10 @@ export function Finder({ opener }: { opener?: RefObject<() => void> }) {
   return (
     <>
       <Button kind="quiet" className="max-sm:hidden" aria-keyshortcuts={IS_MAC ? 'Meta+K' : 'Control+K'} onClick={() => setOpen(true)}>
-        <Search aria-hidden className="size-4" /> Find <Key name={FIND_KEY} />
+        <Search aria-hidden className="size-4" /> Find{' '}
+        <span className="max-lg:hidden">
+          <Key name={FIND_KEY} />
+        </span>
       </Button>
       {isOpen && <Finding close={() => setOpen(false)} />}
     </>

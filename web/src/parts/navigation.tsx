@@ -1,4 +1,4 @@
-import { Gauge } from 'lucide-react';
+import { Box, Gauge } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
 import { isUnderWay, sentOf, type Upload, uploads } from '../api/uploads';
@@ -11,9 +11,13 @@ export const PLACES: [path: string, words: string, below: readonly string[]][] =
   ['/renders', 'Renders', ['/renders/']],
   ['/assets', 'Assets', []],
   ['/usage', 'Usage', []],
+  ['/sandboxes', 'Sandboxes', ['/sandboxes/']],
 ];
-/** What a phone has room for as a sign alone. */
-const SIGNS: Partial<Record<string, typeof Gauge>> = { '/usage': Gauge };
+/** What narrow screens have room for as a sign alone; the narrowest phones have none for the last, to which the one before it leads there. */
+const SIGNS: Partial<Record<string, [sign: typeof Gauge, on: string, words: string, place: string]>> = {
+  '/usage': [Gauge, 'lg:hidden', 'max-lg:sr-only', ''],
+  '/sandboxes': [Box, 'lg:hidden', 'max-lg:sr-only', 'max-[24rem]:hidden'],
+};
 
 /** Where one can go from everywhere; what one is at, or below, is marked. */
 export function Navigation() {
@@ -25,17 +29,17 @@ export function Navigation() {
       <ul className="flex flex-wrap items-center sm:gap-1">
         {PLACES.map(([place, words, below]) => {
           const current = path === place ? 'page' : below.some((each) => path.startsWith(each)) ? 'true' : undefined;
-          const Sign = SIGNS[place];
+          const [Sign, on = '', said = '', where = ''] = SIGNS[place] ?? [];
           const going = away.filter(({ at }) => at === place || below.some((each) => at.startsWith(each)));
           return (
-            <li key={place} className="relative">
+            <li key={place} className={`relative ${where}`}>
               <Link
                 href={place}
                 aria-current={current}
-                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-3"
+                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-2 lg:px-3"
               >
-                {Sign && <Sign aria-hidden className="size-4 sm:hidden" />}
-                <span className={Sign && 'max-sm:sr-only'}>{words}</span>
+                {Sign && <Sign aria-hidden className={`size-4 ${on}`} />}
+                <span className={said}>{words}</span>
               </Link>
               {going.length > 0 && <Going uploads={going} to={words} />}
             </li>

@@ -1,12 +1,12 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { FileUp } from 'lucide-react';
-import { type DragEvent, type FormEvent, useRef, useState } from 'react';
-import type { Refusal } from '../../node/src/fields';
+import { type FormEvent, useRef, useState } from 'react';
 import { useAct } from '../api/acts';
 import { Attempt } from '../api/attempt';
 import { ask, Problem } from '../api/client';
 import { NOTHING_WANTED, optionsOf, PAGE_FORMATS, PRESETS, rowsOf, type Wanted, zipped } from '../api/own-page';
 import { Button } from './button';
+import { Choice, Chosen } from './chosen';
 import { Dialog } from './dialog';
 import { Field, useAnswered, useFirstWrong } from './field';
 import { Said } from './said';
@@ -113,76 +113,5 @@ function Rendering({ close }: { close: () => void }) {
         </Button>
       </form>
     </Dialog>
-  );
-}
-
-interface ChosenProps {
-  label: string;
-  problem: Refusal;
-  name: string;
-  accept: string;
-  file: File | undefined;
-  choose: (file: File | undefined) => void;
-}
-
-/** A file that is chosen or dropped. */
-function Chosen({ label, accept, problem, name, file, choose }: ChosenProps) {
-  const { isWrong, marks, words } = useAnswered({ problem, name, value: file });
-  const input = useRef<HTMLInputElement>(null);
-  const [isOver, setOver] = useState(false);
-  const dropped = (event: DragEvent) => {
-    if (!event.dataTransfer.types.includes('Files')) return;
-    event.preventDefault();
-    setOver(event.type === 'dragover');
-    if (event.type === 'drop') choose(event.dataTransfer.files[0]);
-  };
-  return (
-    <div>
-      <div
-        className={`flex flex-wrap items-center gap-3 rounded-xl border border-dashed border-line-strong p-3 ${isOver ? 'bg-accent-ground' : ''}`}
-        onDragOver={dropped}
-        onDragLeave={dropped}
-        onDrop={dropped}
-      >
-        <Button className="py-2" aria-describedby={marks['aria-describedby']} data-wrong={isWrong || undefined} onClick={() => input.current?.click()}>
-          {label}
-        </Button>
-        <span role="status" className="min-w-0 wrap-anywhere text-muted">
-          {file ? file.name : 'or drop it here'}
-        </span>
-        <input ref={input} type="file" hidden accept={accept} onChange={({ target }) => choose(target.files?.[0])} />
-      </div>
-      {words}
-    </div>
-  );
-}
-
-interface ChoiceProps {
-  label: string;
-  problem: Refusal;
-  name: string;
-  usual: string;
-  options: readonly string[];
-  value: string;
-  set: (value: string) => void;
-}
-
-function Choice({ label, problem, name, usual, options, value, set }: ChoiceProps) {
-  const { marks, words } = useAnswered({ problem, name, value });
-  return (
-    <div>
-      <label className="block space-y-1">
-        <span className="block">{label}</span>
-        <select className="min-h-10 w-full rounded-xl bg-sunken pr-8 pl-3" value={value} onChange={({ target }) => set(target.value)} {...marks}>
-          <option value="">{usual}</option>
-          {options.map((each) => (
-            <option key={each} value={each}>
-              {each}
-            </option>
-          ))}
-        </select>
-      </label>
-      {words}
-    </div>
   );
 }

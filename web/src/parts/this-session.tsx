@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { ask, command, Problem, type Schemas, type SessionView } from '../api/client';
-import { budgetOf, LIMITS, type Limits as Asked, type Typed, typedOf } from '../api/this-session';
+import { budgetOf, inPercent, LIMITS, type Limits as Asked, type Typed, typedOf } from '../api/this-session';
 import { isNear, linesOfSpent, spentWords } from '../api/usage';
 import { bytes } from '../api/words';
 import { Allowed } from './allowed';
@@ -88,7 +88,10 @@ function Limits({ session, budget }: { session: SessionView; budget: Schemas['Bu
   const [typed, setTyped] = useState<Typed>({});
   const [said, setSaid] = useState('');
   const setting = useMutation<unknown, Problem, Asked>({
-    mutationFn: (limits) => command(session, 'budget', limits),
+    mutationFn: (limits) =>
+      command(session, 'budget', limits).catch((problem: unknown) => {
+        throw problem instanceof Problem ? inPercent(problem) : problem;
+      }),
     onSuccess: async () => {
       // before anything else is set: what is sent twice for the same state is the same command
       await Promise.all([['session', session.id], ['usage', session.id]].map((queryKey) => client.invalidateQueries({ queryKey })));

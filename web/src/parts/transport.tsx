@@ -275,11 +275,15 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
         ref={button}
         type="button"
         title="Go to a time, or to a frame: f141 (G)"
-        className="min-h-8 rounded-lg px-1 text-sm text-muted tabular-nums hover:bg-sunken hover:text-text"
+        className="min-h-8 rounded-lg px-1 text-left text-sm text-muted tabular-nums hover:bg-sunken hover:text-text @max-[26rem]:text-xs"
         onClick={open}
       >
-        {timecode(time)} · f {frame}
-        <span className="@max-[26rem]:sr-only">/{frames}</span>
+        {timecode(time)}
+        {/* on the narrowest screens there are two lines */}
+        <span className="@max-[20rem]:sr-only"> · </span>
+        <span className="@max-[20rem]:block">
+          f {frame}/{frames}
+        </span>
         <span className="sr-only">: go elsewhere</span>
       </button>
     );

@@ -8,8 +8,8 @@ import { Said } from './said';
 
 /** How soon a file that was not saved yet is looked for again. */
 const AGAIN_MS = 4_000;
-const MOST_CHARS = 40_000;
-const PICTURE = /\.(?:avif|gif|jpe?g|png|webp)$/i;
+export const MOST_CHARS = 40_000;
+export const PICTURE = /\.(?:avif|gif|jpe?g|png|webp)$/i;
 const COLOURS: Record<Kind, string> = { comment: 'text-muted italic', text: 'text-good', word: 'text-accent', number: 'text-accent' };
 
 /** A file that was written: its name, and what is in it once somebody wants to see that. */
@@ -72,7 +72,7 @@ export function Source({ address, path, hash = '', className }: Props) {
   );
 }
 
-function Coloured({ text, path }: { text: string; path: string }) {
+export function Coloured({ text, path }: { text: string; path: string }) {
   const pieces = useMemo(() => piecesOf(text, path), [text, path]);
   return pieces.map((each, at) =>
     typeof each === 'string' ? (
@@ -86,7 +86,7 @@ function Coloured({ text, path }: { text: string; path: string }) {
 }
 
 /** The words of a file, as many as one reads; null where it has none. */
-async function textOf(file: Blob): Promise<string | null> {
+export async function textOf(file: Blob): Promise<string | null> {
   const text = await file.slice(0, MOST_CHARS * 4).text();
   if (text.includes('\0') || text.slice(0, 1000).includes('\uFFFD')) return null;
   return text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}\n…` : text;

@@ -1,6 +1,6 @@
 import { WifiOff, X } from 'lucide-react';
-import { useEffect, useState } from 'react';
 import { Link } from 'wouter';
+import { useMinutes } from '../api/minutes';
 import { useParams } from '../api/params';
 import { FILTERS, useQueue } from '../api/queue';
 import { addressIn, type Shown, shownIn } from '../api/renders';
@@ -18,7 +18,6 @@ const NOTHING: Record<Shown, string> = {
   failed: 'Nothing has failed.',
 };
 const WHICH: Record<Exclude<Shown, 'all'>, string> = { running: 'under way', done: 'done', failed: 'failed' };
-const MINUTE_MS = 60_000;
 
 /** All that is rendered and was, of sessions and of pages. */
 export function Renders() {
@@ -112,14 +111,4 @@ export function Renders() {
 
 function counted(count: number, hasMore: boolean): string {
   return count === 1 && !hasMore ? 'One render' : `${count}${hasMore ? ' or more' : ''} renders`;
-}
-
-/** The time, as often as what is told of it changes. */
-function useMinutes(): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), MINUTE_MS);
-    return () => clearInterval(timer);
-  }, []);
-  return now;
 }

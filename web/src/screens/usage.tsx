@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
-import { ChevronLeft, ChevronRight, TriangleAlert } from 'lucide-react';
+import { Box, ChevronLeft, ChevronRight, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
-import { useLocation, useSearch } from 'wouter';
+import { Link, useLocation, useSearch } from 'wouter';
 import { ask, type Problem, type Schemas } from '../api/client';
 import { isNear, type Line, linesOf, monthAfter } from '../api/usage';
 import { Measure } from '../parts/measure';
@@ -21,7 +21,13 @@ export function Usage() {
   return (
     <div className="mx-auto max-w-3xl pt-2">
       <title>Usage · koda</title>
-      <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Usage</h1>
+      <div className="flex items-center justify-between gap-3">
+        <h1 className="text-xl font-semibold tracking-tight sm:text-2xl">Usage</h1>
+        {/* where the bar has no room for it */}
+        <Link href="/sandboxes" className="-mr-2 inline-flex min-h-9 items-center gap-2 rounded-lg px-2 text-sm text-muted hover:bg-sunken hover:text-text min-[24rem]:hidden">
+          <Box aria-hidden className="size-4" /> Sandboxes
+        </Link>
+      </div>
       <div className="mt-5">
         <Said problem={error} />
         <div role="status" className={near.length > 0 ? 'mb-6 space-y-2 rounded-xl bg-bad-ground px-4 py-3 text-sm text-bad' : 'sr-only'}>
