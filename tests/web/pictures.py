@@ -27,9 +27,10 @@ from koda_ray.render.programs import find_browser
 from koda_ray.state.keys import thumbnail_key
 from tests.serve.world import World
 from tests.web.axes import SCHEMES
+from tests.web.films import have_films
 from tests.web.lives import live, running_in
 from tests.web.looking import begin
-from tests.web.places import PARTS, have_films, places
+from tests.web.places import PARTS, places
 
 _SIZE = (1440, 1100)
 _QUALITY = 88

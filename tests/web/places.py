@@ -7,14 +7,11 @@ Whoever looks at everything goes with it: the pictures of all screens (`pictures
 from __future__ import annotations
 
 import asyncio
-import io
-import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from PIL import Image
 from playwright.async_api import Page, Route, ViewportSize, expect
 
 from koda_ray import commands
@@ -23,7 +20,7 @@ from koda_ray.events import NewEvent
 from koda_ray.render.local import LocalExecutor
 from koda_ray.types import Todo
 from koda_ray.wire import PageOptions
-from tests.serve.scripted import CODE, VIDEO
+from tests.serve.scripted import CODE
 from tests.serve.test_assets import sound
 from tests.serve.world import World
 from tests.web.lives import live
@@ -33,7 +30,7 @@ from tests.web.test_canvas_page import begun, finished, node
 from tests.web.test_page import asking
 from tests.web.test_queue import MOVING
 
-__all__ = ["PARTS", "film_of", "have_films", "places"]
+__all__ = ["PARTS", "places"]
 
 BALL = "A red ball bounces through the rain and comes to rest"
 _SMALL = PageOptions(width=640, height=360, fps=30, duration=2.0)
@@ -434,30 +431,6 @@ PARTS: dict[str, Callable[[World, Page], AsyncGenerator[str]]] = {
     "live": _live,
 }
 """The parts of the walk, in their order."""
-
-
-def have_films(frame: bytes | None = None) -> None:
-    """Have sessions' videos be films that browsers play, which stand still, and not only bytes.
-
-    Args:
-        frame: What they show, as a JPEG; a plain colour when None.
-    """
-    if frame is None:
-        Image.new("RGB", (640, 360), "teal").save(made := io.BytesIO(), "JPEG")
-        frame = made.getvalue()
-    film = film_of(frame)
-    VIDEO.update(preview=film, final=film, thumbnail=frame)
-
-
-def film_of(frame: bytes) -> bytes:
-    """Return a film of five seconds that stands still."""
-    with tempfile.TemporaryDirectory(prefix="koda-pictures-") as folder:
-        target = Path(folder) / "film.webm"
-        held = "loop=loop=-1:size=1,fps=30,scale=640:360"
-        codec = ["-t", "5", "-c:v", "libvpx", "-deadline", "realtime", "-b:v", "1M", str(target)]
-        command = ["ffmpeg", "-loglevel", "error", "-f", "image2pipe", "-i", "-", "-vf", held, *codec]
-        subprocess.run(command, input=frame, check=True)
-        return target.read_bytes()
 
 
 async def places(koda: World, page: Page, *parts: str) -> AsyncIterator[str]:

@@ -18,6 +18,7 @@ from tests.buckets import bucket_server
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World, free_port, reached, serving, world
 from tests.web import axes
+from tests.web.films import have_films
 from tests.web.looking import begin, looking
 
 pytestmark = [pytest.mark.needs("web"), pytest.mark.browser]
@@ -374,7 +375,10 @@ async def test_reading_keeps_nobody_awake(koda: World, browser: Browser) -> None
 
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str) -> None:
+async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, video in VIDEO.items():
+        monkeypatch.setitem(VIDEO, name, video)
+    await asyncio.to_thread(have_films)
     for width in axes.WIDTHS:
         async with looking(browser, koda.url) as page:
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
