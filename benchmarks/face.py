@@ -31,8 +31,8 @@ from koda_ray.render.programs import find_browser
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World, reached, world
 from tests.web import axes
-from tests.web.lives import live, running_in
 from tests.web.films import have_films
+from tests.web.lives import live, running_in
 from tests.web.places import places
 
 __all__ = ["FIGURES", "figures"]
