@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+import resource
 import sys
 import time
 import zipfile
@@ -27,6 +28,7 @@ import httpx
 import yaml
 
 from koda_ray.config import REPO_ROOT
+from koda_ray.deploy.rules import OPEN_FILES
 from koda_ray.types import new_id
 from tests import postgres, seaweed
 from tests.cluster.asking import KEY
@@ -86,6 +88,23 @@ class Launched:
         )
         return json.loads(done.stdout) if done.returncode == 0 else {"problem": done.stdout[-_SHOWN:]}
 
+    async def all_known(self) -> dict[str, Any]:
+        """What that says once it knows of all machines, and of a janitor."""
+        seen: dict[str, Any] = {}
+
+        async def whole() -> bool:
+            seen.clear()
+            seen.update(await self.report())
+            return seen.get("problem") is None and seen["janitor"] is not None and len(seen["nodes"]) == 3
+
+        await comes_true(whole, "the head knows all machines")
+        return seen
+
+    def set(self, name: str, value: str) -> None:
+        """Add a setting to those that are copied to all nodes; the last one holds."""
+        with (self.launcher.home / ".koda-cluster" / "koda.env").open("a") as file:
+            file.write(f"{name}={value}\n")
+
     async def healthy(self) -> bool:
         """Whether each worker answers."""
         with contextlib.suppress(httpx.HTTPError):
@@ -141,67 +160,81 @@ async def prepare(launched: Launched, settings: dict[str, str]) -> None:
     (block,) = re.findall(r"```sh\n(pip install 'koda-ray\[launcher\]'.*?)```", _README.read_text(), re.DOTALL)
     _, steps = block.split("\n", 1)  # it is installed
     await launched.do("sh", "-ec", f"ln -s {REPO_ROOT}/cluster cluster\n{steps}")
-    with (launched.launcher.home / ".koda-cluster" / "koda.env").open("a") as file:
-        file.writelines(f"{name}={value}\n" for name, value in settings.items())
+    for name, value in settings.items():
+        launched.set(name, value)
     (launched.launcher.home / FILE.name).write_text(written(FILE.read_text()))
 
 
 def written(text: str) -> str:
-    """Write the image of these machines into the file."""
+    """Write the image of these machines into the file, and how many files may be open on them where that is less."""
     for old in (_PULLED, _OPTION):
         assert text.count(old) == 1, f"{FILE.name} has no {old!r} any more"
     mounted = "".join(f"    - {option}\n" for option in mounts())
-    return text.replace(_PULLED, _PULLED.replace("true", "false")).replace(_OPTION, _OPTION + mounted)
+    text = text.replace(_PULLED, _PULLED.replace("true", "false")).replace(_OPTION, _OPTION + mounted)
+    may = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return text if not 0 <= may < OPEN_FILES else text.replace(str(OPEN_FILES), str(may))
 
 
 async def launch(launched: Launched) -> dict[str, Any]:
-    """Start the cluster, have it work, start it again, and end it."""
+    """Start the cluster, have it work, start it again with the same and with other settings, end it, and once more."""
     up, down = (["ray", each, "--yes", FILE.name] for each in ("up", "down"))
     await launched.do(*up)
     await comes_true(launched.healthy, "both workers answer", within_s=RENDERED_S)
     report = await launched.report()
     first = await launched.rendered(await launched.render(1))
     status = await launched.do("ray", "exec", FILE.name, "serve status")
-    let_in = [
+    refused = [
         await launched.fails("ray", "exec", FILE.name, f"RAY_AUTH_TOKEN={token} RAY_AUTH_TOKEN_PATH= ray status")
         for token in ("0" * 64, "''")
     ]
     told = await launched.do("ray", "exec", FILE.name, "ray status")
+    logged = await launched.do("ray", "exec", FILE.name, "cat /tmp/ray/session_latest/logs/dashboard*.log")
 
     under_way = await launched.render(2, duration_s=24.0)
     await launched.do(*up)
-    await comes_true(launched.healthy, "both workers answer after the second time", within_s=RENDERED_S)
     again = await launched.rendered(under_way)
-    seen: dict[str, Any] = {}
+    known = await launched.all_known()
 
-    async def whole() -> bool:
-        seen.clear()
-        seen.update(await launched.report())
-        return seen.get("problem") is None and seen["janitor"] is not None and len(seen["nodes"]) == 3
-
-    await comes_true(whole, "the head knows all machines after the second time")
+    launched.set("KODA_API_KEYS", f"{USER}={KEY},bob={_OTHER_KEY}")
+    before = await launched.knows(_OTHER_KEY)
+    await launched.do(*up)
+    await comes_true(lambda: launched.knows(_OTHER_KEY), "the workers have the other settings", within_s=RENDERED_S)
     had = [machine.containers for machine in launched.machines]
+    await launched.do(*down)
+    left, answers_still = [machine.containers for machine in launched.machines], await launched.healthy()
+
+    await launched.do(*up)
+    await comes_true(launched.healthy, "both workers answer after an end", within_s=RENDERED_S)
+    last = await launched.rendered(await launched.render(3))
     await launched.do(*down)
     return {
         "nodes": nodes(report),
         "problem": report.get("problem"),
         "render": first,
         "statuses": sorted(set(re.findall(r"^\s+status: (\w+)", status, re.MULTILINE))),
-        "without_token_refused": let_in,
+        "without_token_refused": refused,
         "ray_status": "Active" in told,
+        "reports": re.findall(r"Usage reporting is (\w+)", logged),
         "render_meanwhile": again,
-        "nodes_again": nodes(seen),
-        "same_workers": ids(report)[1:] == ids(seen)[1:],
+        "nodes_again": nodes(known),
+        "same_workers": ids(report)[1:] == ids(known)[1:],
+        "known_before": before,
         "containers": had,
-        "left": [machine.containers for machine in launched.machines],
-        "answers_still": await launched.healthy(),
+        "left": left,
+        "answers_still": answers_still,
+        "render_after_an_end": last,
     }
 
 
 def nodes(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return what each node of a report offers, by its address."""
+    """Return what each node of a report offers beside memory, by its address."""
     found = sorted(report.get("nodes") or [], key=lambda node: node["address"])
-    return {node["address"]: {name: amount["total"] for name, amount in node["resources"].items()} for node in found}
+    return {
+        node["address"]: {
+            name: amount["total"] for name, amount in node["resources"].items() if not name.endswith("memory")
+        }
+        for node in found
+    }
 
 
 def ids(report: dict[str, Any]) -> list[str]:

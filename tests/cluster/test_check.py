@@ -168,6 +168,14 @@ BROKEN = [
     # the launcher alone
     Broken(GCP, "AUTOSCALER_MAX_NUM_FAILURES=inf", "", "autoscaler", "ends for good",
            "AUTOSCALER_MAX_NUM_FAILURES=inf"),
+    Broken(OWN, "AUTOSCALER_MAX_NUM_FAILURES=inf ", "", "autoscaler", "ends for good",
+           "AUTOSCALER_MAX_NUM_FAILURES=inf"),
+    Broken(OWN, " RAY_enable_autoscaler_v2=0\n", "\n", "autoscaler", "counts the head among the workers",
+           "RAY_enable_autoscaler_v2=0"),
+    Broken(OWN, "env -u OMP_NUM_THREADS nproc", "nproc", "fits", "nproc says 1", "env -u OMP_NUM_THREADS nproc"),
+    Broken(AWS, "--disable-usage-stats ", "", "reports", "tell Ray's makers", "--disable-usage-stats"),
+    Broken(OWN, "  /etc/koda: ~/.koda-cluster\n", "  /etc/koda/koda.env: /etc/passwd\n", "file-mounts",
+           "goes on with the one that it was started with", "the folder that it is in", 0),
     # what is served
     Broken(SERVE, "num_replicas: 2", "num_replicas: 1", "replicas", "the API has 1 replica", "num_replicas: 2", 0),
     Broken(SERVE, "        max_replicas_per_node: 1\n", "", "replicas", "may stand on one node",
@@ -238,7 +246,7 @@ def test_a_defect_is_found_and_named(broken: Broken, tmp_path: Path) -> None:
     assert broken.way_out in found[0].remedy
     if broken.below is not None:
         assert line + broken.below in [each.line for each in found]
-    advised = broken.rule in ("notice", "scale-to-zero") or broken.says.startswith(
+    advised = broken.rule in ("notice", "scale-to-zero", "file-mounts") or broken.says.startswith(
         ("wait behind", "nothing here shows")
     )
     assert all(each.advice is advised for each in found) and checked.works is advised

@@ -31,7 +31,7 @@ def test_machines_over_ssh_become_a_cluster_that_works() -> None:
 
     head, *workers = seen["nodes"].values()
     assert len(workers) == 2 and seen["problem"] is None, seen
-    assert "CPU" not in head and not {asked.name for asked in ASKED} & head.keys()
+    assert not {"CPU", *(asked.name for asked in ASKED)} & head.keys()
     processors = os.cpu_count() or 1
     for worker in workers:
         assert worker["chromium"] == (processors + 1) // 2 and worker["session"] == processors, worker
@@ -41,7 +41,11 @@ def test_machines_over_ssh_become_a_cluster_that_works() -> None:
     assert seen["render"]["video"] > 0 and set(seen["render"]["on"]) <= {"worker1", "worker2"}
     assert seen["without_token_refused"] == [True, True] and seen["ray_status"], "with the token it answers"
 
+    assert "enabled" not in seen["reports"] and "disabled" in seen["reports"], "nobody is told how it is used"
+
     assert seen["render_meanwhile"]["status"] == "succeeded", "what was under way when it was started again"
     assert seen["nodes_again"] == seen["nodes"] and seen["same_workers"], "only the head was started again"
+    assert not seen["known_before"], "until it was started with other settings"
     assert seen["containers"] == [["koda"]] * 3 and seen["left"] == [[]] * 3
     assert not seen["answers_still"]
+    assert seen["render_after_an_end"]["status"] == "succeeded", "it can be started again"
