@@ -81,7 +81,7 @@ BROKEN = [
     # resources that the code asks for
     Broken(AWS, "resources: {CPU: 8, session: 12}", "resources: {CPU: 8}", "resources", "'session'", '{"session": 8}'),
     Broken(GCP, "chromium: 8, chromium_urgent: 4", "gpu: 1", "resources", "'chromium'", '{"chromium": 8}'),
-    Broken(OWN, r', \"session\": $(nproc)', "", "resources", "'session'", "worker_start_ray_commands"),
+    Broken(OWN, r', \"session\": $CPUS', "", "resources", "'session'", "worker_start_ray_commands"),
     Broken(COMPOSE, '"chromium": ${KODA_BROWSERS:-4}, ', "", "resources", "'chromium'", "with its ray start"),
     Broken(K8S, 'memory: 28Gi, session: "12"', "memory: 28Gi", "resources", "'session'", 'resources: {session: "8"}'),
     # a head without work
@@ -130,7 +130,7 @@ BROKEN = [
     Broken(COMPOSE, "  shm_size: 1gb  # Ray's object store, and a little more\n", "", "shm", "has 64 MB", "512 MB"),
     Broken(AWS, "--ulimit nofile=65536:65536", "--shm-size=64m", "shm", "has 64 MB", "--object-store-memory"),
     Broken(COMPOSE, "soft: 65536", "soft: 1024", "ulimit", "1024 files open", "65536", 0),
-    Broken(OWN, "ulimit -n 65536;\n    ray start --address", "ulimit -n 4096;\n    ray start --address", "ulimit",
+    Broken(OWN, "ulimit -n 65536; CPUS=", "ulimit -n 4096; CPUS=", "ulimit",
            "4096 files", "ulimit -n 65536"),
     Broken(K8S, "metadata:\n  name: koda\n",
            "metadata:\n  name: koda\n  annotations: {ray.io/overwrite-container-cmd: 'true'}\n", "ulimit",
