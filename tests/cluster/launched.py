@@ -34,7 +34,7 @@ from tests import postgres, seaweed
 from tests.cluster.asking import KEY
 from tests.cluster.machines import BUCKET, HERE, NETWORK, Door, network, reach
 from tests.cluster.node_image import import_image, mounts
-from tests.cluster.own_machines import Launcher, OwnMachine
+from tests.cluster.own_machines import Launcher, SshMachine
 from tests.cluster.waiting import NotInTimeError, comes_true
 from tests.cluster.work import PAGES, RENDERED_S, USER
 
@@ -58,7 +58,7 @@ class Launched:
         machines: The head's, and the workers'.
     """
 
-    def __init__(self, launcher: Launcher, machines: list[OwnMachine]) -> None:
+    def __init__(self, launcher: Launcher, machines: list[SshMachine]) -> None:
         self.launcher = launcher
         self.machines = machines
         self.urls = [f"http://{machine.address}:{_PORT}" for machine in machines[1:]]
@@ -261,7 +261,7 @@ async def main() -> None:
         bucket = stack.enter_context(seaweed.serve())
         door = Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port))
         await door.open()
-        machines = [OwnMachine(number, launcher.public_key) for number in range(3)]
+        machines = [SshMachine(number, launcher.public_key) for number in range(3)]
         image = str(yaml.safe_load(FILE.read_text())["docker"]["image"])
         for machine in machines:
             await asyncio.to_thread(machine.wait)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.cluster.machines import HERE, ON_A_DISK, join_bridge
 from tests.cluster.node_image import USER_ID
 
-__all__ = ["NAMES", "Launcher", "OwnMachine"]
+__all__ = ["NAMES", "Launcher", "SshMachine"]
 
 NAMES = ("head.example.internal", "worker1.example.internal", "worker2.example.internal")
 """As `own-machines.yaml` calls them; the first is the head's."""
@@ -47,7 +47,7 @@ _CLIENT = (
 )  # fmt: skip
 
 
-class OwnMachine:
+class SshMachine:
     """One of them, which has an engine and nothing in it.
 
     Args:
