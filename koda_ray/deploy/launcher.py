@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from koda_ray.deploy.amounts import bytes_in
@@ -269,7 +269,7 @@ def _mounted_files(tree: Tree) -> Iterator[Defect]:
     if not tree.at("docker").value:
         return
     for target, source in tree.at("file_mounts").fields().items():
-        if Path(source.text or "").expanduser().is_file():
+        if os.path.isfile(os.path.expanduser(source.text or "")):
             yield Defect(
                 "file-mounts",
                 f"{target} is a file: a node's container goes on with the one that it was started with",
