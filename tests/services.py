@@ -110,6 +110,13 @@ def _docker() -> str | None:
     return dockerd.why_not()
 
 
+def _sshd() -> str | None:
+    """A server, which Debian keeps off PATH, and the programs that Ray's launcher calls."""
+    if shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
+        return "sshd not there: apt-get install openssh-server"
+    return _program("ssh", "ssh-keygen", "rsync")()
+
+
 def _debootstrap() -> str | None:
     from tests import dockerd
 
@@ -190,6 +197,7 @@ SERVICES: dict[str, Callable[[], str | None]] = {
     "redis": redis_server.why_missing,
     "s3": _s3,
     "seaweedfs": seaweed.why_missing,
+    "sshd": _sshd,
     "tmux": _program("tmux"),
     "virtual_machine": virtual.why_not,
     "web": _web,

@@ -104,6 +104,7 @@ class JobOwner:
         self._untold: list[UnitResult] = []
         self._taken_over: dict[str, UnitResult] = {}
         self._stops: dict[int, int] = {}
+        self._taken_ms: dict[int, tuple[str, int]] = {}
         self._heard: Progress | None = None
         self.minutes = RenderMinutes(purse, job_id=fence.row.id, spec=spec, charges=charges)
 
@@ -161,6 +162,7 @@ class JobOwner:
             BudgetExceeded: There is no time left for it; what is rendered stays.
         """
         row = self._fence.row
+        self._taken_ms = {unit.unit: (unit.key, unit.wall_ms) for unit in await self._store.chunks(row.id)}
         job = self._job or self._render(storage, executor, reference=reference, urgent=urgent)
         with span("render", {"koda.job": row.id, "koda.kind": row.kind, "koda.urgent": urgent}):
             try:
@@ -245,11 +247,21 @@ class JobOwner:
         made = [self._taken_over.pop(unit.key, unit) if unit.reused else unit for unit in units]
         charges = [charge for unit in made for charge in self.minutes.unit(unit)]
         told = [] if words is None else [_event(self._fence, "render_progress", words)]
-        chunks = [chunk_of(row, unit) for unit in made]
+        chunks = [self._with_all_its_time(chunk_of(row, unit), reused=unit.reused) for unit in made]
         await self._fence.write(JobChange(progress=words, chunks=chunks, events=told, charges=charges[-1:]))
         found = await self._purse.used_up(self._store, row.user_id, ("render",))
         if found is not None and not all(unit.reused for unit in made):
             raise found.error()
+
+    def _with_all_its_time(self, chunk: ChunkRecord, *, reused: bool) -> ChunkRecord:
+        """Add what was taken, and charged, for a unit before it was captured anew: by newer nodes, or another way."""
+        key, before_ms = self._taken_ms.get(chunk.unit, (chunk.key, 0))
+        if not reused:
+            chunk = replace(chunk, wall_ms=before_ms + chunk.wall_ms)
+        elif key == chunk.key and before_ms:
+            chunk = replace(chunk, wall_ms=before_ms)
+        self._taken_ms[chunk.unit] = chunk.key, chunk.wall_ms
+        return chunk
 
 
 async def _tell(fence: JobFence, data: dict[str, JsonValue]) -> None:

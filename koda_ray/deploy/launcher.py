@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from koda_ray.deploy.amounts import bytes_in
@@ -25,7 +26,8 @@ _NEEDED_OPTIONS = {
     "systempaths": "--security-opt systempaths=unconfined",
 }
 _WAITS = "koda cluster drain-on-notice"
-_FAILURES = "AUTOSCALER_MAX_NUM_FAILURES"
+_ONE = re.compile(r"(?<!env -u OMP_NUM_THREADS )\bnproc\b(?! --all)")
+_FAILURES, _NEWER = "AUTOSCALER_MAX_NUM_FAILURES", "RAY_enable_autoscaler_v2"
 
 
 def check_launcher(tree: Tree) -> tuple[DescribedCluster | None, list[Defect]]:
@@ -198,19 +200,7 @@ def _unwarned(tree: Tree) -> Stated | None:
 
 
 def _own_rules(tree: Tree, cluster: DescribedCluster) -> list[Defect]:
-    found: list[Defect] = []
-    local = tree.at("provider", "type").value == "local"
-    for head in cluster.heads:
-        failures = head.says(_FAILURES)
-        if not local and (failures is None or failures.value != "inf"):
-            found.append(
-                Defect(
-                    "autoscaler",
-                    f"the autoscaler of {head.name!r} ends for good after five failures in a row",
-                    f"set {_FAILURES}=inf for it: a cloud without spot machines for an hour is no reason to stop",
-                    tree.at("head_start_ray_commands").line,
-                )
-            )
+    found = [*_head_rules(tree, cluster), *_mounted_files(tree)]
     for name, kind in tree.at("available_node_types").fields().items():
         offered = set(kind.at("resources").fields()) - {"CPU"}
         if tree.at("provider", "type").value not in _FINDS_MEMORY and offered and "memory" not in offered:
@@ -234,3 +224,56 @@ def _own_rules(tree: Tree, cluster: DescribedCluster) -> list[Defect]:
                 )
             )
     return found
+
+
+def _head_rules(tree: Tree, cluster: DescribedCluster) -> Iterator[Defect]:
+    local = tree.at("provider", "type").value == "local"
+    started = _started(tree, head=True)
+    line = tree.at(_commands_key(head=True)).line
+    for head in cluster.heads:
+        failures, newer = head.says(_FAILURES), head.says(_NEWER)
+        if failures is None or failures.value != "inf":
+            yield Defect(
+                "autoscaler",
+                f"the autoscaler of {head.name!r} ends for good after five failures in a row",
+                f"set {_FAILURES}=inf for it: machines that are not to be had for an hour are no reason to stop",
+                line,
+            )
+        if local and (newer is None or newer.value != "0"):
+            yield Defect(
+                "autoscaler",
+                "the autoscaler that ray up asks for counts the head among the workers: one of them is not started",
+                f"write {_NEWER}=0 before ray start --head",
+                line,
+            )
+    for group in cluster.workers if local else ():
+        command = tree.at(_commands_key(head=False))
+        if any(_ONE.search(each.text or "") for each in command.items()):
+            yield Defect(
+                "fits",
+                f"nproc says 1 on {group.name!r}, whatever they have: it goes by OMP_NUM_THREADS, which ray up sets",
+                "write env -u OMP_NUM_THREADS nproc",
+                command.line,
+            )
+    if started is not None and started.reports:
+        yield Defect(
+            "reports",
+            "ray up has the head tell Ray's makers how it is used, whatever the image says of that",
+            "give its ray start --disable-usage-stats",
+            line,
+        )
+
+
+def _mounted_files(tree: Tree) -> Iterator[Defect]:
+    """What containers have of a file is what it was when they were started, even where it is copied anew."""
+    if not tree.at("docker").value:
+        return
+    for target, source in tree.at("file_mounts").fields().items():
+        if os.path.isfile(os.path.expanduser(source.text or "")):
+            yield Defect(
+                "file-mounts",
+                f"{target} is a file: a node's container goes on with the one that it was started with",
+                "mount the folder that it is in, which ray up brings up to date",
+                source.line,
+                advice=True,
+            )

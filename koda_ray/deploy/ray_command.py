@@ -13,11 +13,11 @@ from koda_ray.errors import InvalidInput
 
 __all__ = ["RayStart", "find_ray_start", "variables_in"]
 
-_UNKNOWN = (re.compile(r"\$\{?\w+\}?"), re.compile(r"\$\([^()]*\)"), re.compile(r"\$\(\(.*?\)\)"))
+_UNKNOWN = (re.compile(r"\$(?:\{\w+\}|\w+)"), re.compile(r"\$\([^()]*\)"), re.compile(r"\$\(\(.*?\)\)"))
 """What a shell puts something else for: a variable, then a command, then a sum of those."""
 _START = re.compile(r"\bray\s+start\b([^;&|\n]*)")
 _OPEN_FILES = re.compile(r"\bulimit\s+(?:-[SH]*n|-n)\s+(\d+)")
-_VARIABLE = re.compile(r"(?:^|[\s;&(])(?:export\s+)?([A-Z][A-Z0-9_]*)=(\"[^\"]*\"|'[^']*'|\S*)")
+_VARIABLE = re.compile(r"(?:^|[\s;&(])(?:export\s+)?([A-Z][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|\S*)")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class RayStart:
         resources: ``--resources``.
         blocks: ``--block``: it stays, and drains its node when it is told to end.
         open_files: What ``ulimit -n`` before it says.
+        reports: Whether it may tell Ray's makers how it is used.
     """
 
     head: bool
@@ -41,6 +42,7 @@ class RayStart:
     resources: Mapping[str, int] = field(default_factory=dict[str, int])
     blocks: bool = False
     open_files: float | None = None
+    reports: bool = True
 
 
 def find_ray_start(command: str) -> RayStart | None:
@@ -67,6 +69,7 @@ def find_ray_start(command: str) -> RayStart | None:
         resources=_resources(options.get("--resources")),
         blocks="--block" in options,
         open_files=float(limit[1]) if limit else None,
+        reports="--disable-usage-stats" not in options,
     )
 
 

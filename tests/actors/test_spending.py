@@ -18,6 +18,7 @@ from koda_ray.actors.spending import SLICE_MS, SandboxMinutes, pause_for, purse_
 from koda_ray.agent.purse import Purse, month
 from koda_ray.budgets import Amounts, Exceeded
 from koda_ray.errors import BudgetExceeded, InvalidInput
+from koda_ray.render import environment
 from koda_ray.render.options import JobOptions
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import RenderSpec
@@ -218,6 +219,38 @@ async def test_a_render_whose_process_ended_in_order_goes_on_and_is_paid_by_the_
     assert paid.status == "settled" and paid.reason is None
     assert Amounts.of(paid.spent).render_ms == sum(unit.wall_ms for unit in units if unit.unit in made) > before
     assert len(units) - len(made) <= 4, "more than two workers had under way as it ended twice"
+    await check_sums(world.store, "local", session.session_id)
+
+
+@pytest.mark.full
+async def test_what_newer_nodes_capture_anew_is_paid_and_stands_with_its_units(
+    world: SessionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was spent stays spent: the time that a unit took is all of it, also what is not in the video."""
+    session = await world.at_rest()
+    await session.core.commit(await session.workbench.keep(GOOD_FILES))
+    digest = await session.workbench.built()
+    assert isinstance(digest, str)
+    spec = RenderSpec.from_preset("preview", bundle=digest, duration_s=20, size=(1280, 720))
+    running = asyncio.create_task(session.jobs.run(JobRequest(spec=spec, id="job_1", kind="preview")))
+    deadline = time.monotonic() + 60
+    while not (old := await world.store.chunks("job_1")):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    running.cancel()
+    await asyncio.wait({running})
+    await session.close()
+    monkeypatch.setattr(environment, "CAPTURE_VERSION", "newer")
+    environment.read_environment.cache_clear()
+    try:
+        again = await world.activate(session.session_id, world.providers[0])
+        await again.jobs.run(JobRequest(spec=spec, id="job_1", kind="preview"))
+    finally:
+        environment.read_environment.cache_clear()
+    units = {unit.unit: unit for unit in await world.store.chunks("job_1")}
+    assert all(units[unit.unit].key != unit.key and units[unit.unit].wall_ms > unit.wall_ms for unit in old)
+    (paid,) = await charges(world, session, "render")
+    assert Amounts.of(paid.spent).render_ms == sum(unit.wall_ms for unit in units.values())
     await check_sums(world.store, "local", session.session_id)
 
 

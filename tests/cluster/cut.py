@@ -479,6 +479,8 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
             "KODA_JANITOR_S": "0.5",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
             **(WORN[loss].env if loss in WORN else {}),
+            # as the image has it: else a worker that waits for a second for its next unit ends, and its browser with it
+            "RAY_idle_worker_killing_time_threshold_ms": "20000",
             "RAY_worker_niceness": "0",  # as ready to work as whatever else this machine does, which is none of it
         }
         env = dict(os.environ)

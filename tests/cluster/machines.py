@@ -33,7 +33,7 @@ RAY_START = (str(Path(sys.executable).with_name("ray")), "start", "--block", f"-
 
 KEPT = Path("/run/kept")
 """What of the program lies below /tmp, where a test run of its own may be: by number, and ``list`` says where."""
-_ON_A_DISK = (
+ON_A_DISK = (
     "sh", "-c",
     'mount -t tmpfs -o "size=$0" tmpfs /tmp && '
     f'while read -r from to; do mkdir -p "$to" && mount --bind "$from" "$to"; done < {KEPT}/list && exec "$@"',
@@ -66,15 +66,9 @@ class CutMachine:
 
     def __init__(self, number: int, env: dict[str, str], command: Sequence[str]) -> None:
         self._env = env
-        self.address = f"10.88.0.{10 + number}"
         self._link = f"link{number}"
         self._name = name = f"m{number}"
-        _ip(f"netns add {name}")
-        _ip(f"link add {self._link} type veth peer name eth0 netns {name}")
-        _ip(f"link set {self._link} master bridge up")
-        for words in (f"address add {self.address}/24 dev eth0", "link set lo up", "link set eth0 up"):
-            _ip(f"-n {name} {words}")
-        _ip(f"-n {name} route add default via {HERE}")
+        self.address = join_bridge(number)
         self.process = self._inside([*command, f"--node-ip-address={self.address}"], name)
 
     @classmethod
@@ -103,7 +97,7 @@ class CutMachine:
             written = {"RAY_REDIS_ADDRESS": f"{HERE}:{redis_server.PORT}", "RAY_external_storage_namespace": "koda"}
         # it would take the nodes that it sees among the processes for its own and not start again, and their files for
         # what nobody uses
-        alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *_ON_A_DISK, "50%"]
+        alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", *ON_A_DISK, "50%"]
         return cls(number, {**env, **written}, [*alone, *RAY_START, *options])
 
     @classmethod
@@ -127,7 +121,7 @@ class CutMachine:
         """
         resources = json.dumps(offers or {SESSION_RESOURCE: 4, CHROMIUM_RESOURCE: 1})
         options = [f"--address={head}:{PORT}", "--num-cpus=1", f"--resources={resources}"]
-        files = _SANDBOXES_APART if disk_mb is None else [*_ON_A_DISK, f"{disk_mb}m"]
+        files = _SANDBOXES_APART if disk_mb is None else [*ON_A_DISK, f"{disk_mb}m"]
         own = ["unshare", "--mount", "--uts", *files, *_NAMED, str(number)]
         return cls(number, env, [*own, *RAY_START, *options])
 
@@ -224,6 +218,18 @@ class CutMachine:
         return [node for node in ray.nodes() if node["NodeManagerAddress"] == self.address]
 
 
+def join_bridge(number: int) -> str:
+    """Make a machine's network name space, ``m`` and its number, with a link to the bridge; return its address."""
+    address, link, name = f"10.88.0.{10 + number}", f"link{number}", f"m{number}"
+    _ip(f"netns add {name}")
+    _ip(f"link add {link} type veth peer name eth0 netns {name}")
+    _ip(f"link set {link} master bridge up")
+    for words in (f"address add {address}/24 dev eth0", "link set lo up", "link set eth0 up"):
+        _ip(f"-n {name} {words}")
+    _ip(f"-n {name} route add default via {HERE}")
+    return address
+
+
 def start(command: list[str], env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
     """Start something, and again where it ends: on a busy machine Ray gives up to start after half a minute."""
     again = ["sh", "-c", 'until "$@"; do sleep 1; done', name, *command]
@@ -243,7 +249,7 @@ def network() -> None:
             subprocess.run(["mount", "--bind", path, kept], check=True)
             lines.append(f"{kept} {path}\n")
     (KEPT / "list").write_text("".join(lines))
-    subprocess.run([*_ON_A_DISK, "50%", "chmod", "1777", "/tmp"], check=True)
+    subprocess.run([*ON_A_DISK, "50%", "chmod", "1777", "/tmp"], check=True)
     for words in ("set lo up", "add bridge type bridge", "set bridge up"):
         _ip(f"link {words}")
     _ip(f"address add {HERE}/24 dev bridge")

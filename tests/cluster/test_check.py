@@ -81,7 +81,7 @@ BROKEN = [
     # resources that the code asks for
     Broken(AWS, "resources: {CPU: 8, session: 12}", "resources: {CPU: 8}", "resources", "'session'", '{"session": 8}'),
     Broken(GCP, "chromium: 8, chromium_urgent: 4", "gpu: 1", "resources", "'chromium'", '{"chromium": 8}'),
-    Broken(OWN, r', \"session\": $(nproc)', "", "resources", "'session'", "worker_start_ray_commands"),
+    Broken(OWN, r', \"session\": $CPUS', "", "resources", "'session'", "worker_start_ray_commands"),
     Broken(COMPOSE, '"chromium": ${KODA_BROWSERS:-4}, ', "", "resources", "'chromium'", "with its ray start"),
     Broken(K8S, 'memory: 28Gi, session: "12"', "memory: 28Gi", "resources", "'session'", 'resources: {session: "8"}'),
     # a head without work
@@ -130,7 +130,7 @@ BROKEN = [
     Broken(COMPOSE, "  shm_size: 1gb  # Ray's object store, and a little more\n", "", "shm", "has 64 MB", "512 MB"),
     Broken(AWS, "--ulimit nofile=65536:65536", "--shm-size=64m", "shm", "has 64 MB", "--object-store-memory"),
     Broken(COMPOSE, "soft: 65536", "soft: 1024", "ulimit", "1024 files open", "65536", 0),
-    Broken(OWN, "ulimit -n 65536;\n    ray start --address", "ulimit -n 4096;\n    ray start --address", "ulimit",
+    Broken(OWN, "ulimit -n 65536; CPUS=", "ulimit -n 4096; CPUS=", "ulimit",
            "4096 files", "ulimit -n 65536"),
     Broken(K8S, "metadata:\n  name: koda\n",
            "metadata:\n  name: koda\n  annotations: {ray.io/overwrite-container-cmd: 'true'}\n", "ulimit",
@@ -168,6 +168,14 @@ BROKEN = [
     # the launcher alone
     Broken(GCP, "AUTOSCALER_MAX_NUM_FAILURES=inf", "", "autoscaler", "ends for good",
            "AUTOSCALER_MAX_NUM_FAILURES=inf"),
+    Broken(OWN, "AUTOSCALER_MAX_NUM_FAILURES=inf ", "", "autoscaler", "ends for good",
+           "AUTOSCALER_MAX_NUM_FAILURES=inf"),
+    Broken(OWN, " RAY_enable_autoscaler_v2=0\n", "\n", "autoscaler", "counts the head among the workers",
+           "RAY_enable_autoscaler_v2=0"),
+    Broken(OWN, "env -u OMP_NUM_THREADS nproc", "nproc", "fits", "nproc says 1", "env -u OMP_NUM_THREADS nproc"),
+    Broken(AWS, "--disable-usage-stats ", "", "reports", "tell Ray's makers", "--disable-usage-stats"),
+    Broken(OWN, "  /etc/koda: ~/.koda-cluster\n", "  /etc/koda/koda.env: /etc/passwd\n", "file-mounts",
+           "goes on with the one that it was started with", "the folder that it is in", 0),
     # what is served
     Broken(SERVE, "num_replicas: 2", "num_replicas: 1", "replicas", "the API has 1 replica", "num_replicas: 2", 0),
     Broken(SERVE, "        max_replicas_per_node: 1\n", "", "replicas", "may stand on one node",
@@ -238,7 +246,7 @@ def test_a_defect_is_found_and_named(broken: Broken, tmp_path: Path) -> None:
     assert broken.way_out in found[0].remedy
     if broken.below is not None:
         assert line + broken.below in [each.line for each in found]
-    advised = broken.rule in ("notice", "scale-to-zero") or broken.says.startswith(
+    advised = broken.rule in ("notice", "scale-to-zero", "file-mounts") or broken.says.startswith(
         ("wait behind", "nothing here shows")
     )
     assert all(each.advice is advised for each in found) and checked.works is advised

@@ -18,7 +18,7 @@ from tests.cluster.rolled import NEWER
 
 pytestmark = [
     pytest.mark.full, pytest.mark.alone, pytest.mark.ray, pytest.mark.browser, pytest.mark.sandbox,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.needs("netns", "postgres", "s3", "seaweedfs"),
 ]  # fmt: skip
 WHOLE = ["succeeded", 0, None]

@@ -58,7 +58,7 @@ USER = "ann"
 PAGES = Path(__file__).parent.parent / "render" / "pages"
 DURATION_S, FPS = 24.0, 30
 SMALL, LARGE = (320, 180), (1920, 1080)
-RENDERED_S = 480.0
+RENDERED_S = 900.0
 """How long a render may take on a busy machine, in seconds."""
 
 
