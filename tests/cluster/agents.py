@@ -50,9 +50,13 @@ _ONCE = ("set_todos", "generate_code", "render_preview")
 """What the script asks for once with the same words, once it has worked."""
 
 
-def serve_model() -> ModelServer:
-    """Return the model; its block is its life."""
-    script = scripted_model(scenes=_SCENES, duration=_DURATION_S, pause_s=_PAUSE_S)
+def serve_model(*, longer: float = 1.0) -> ModelServer:
+    """Return the model; its block is its life.
+
+    Args:
+        longer: How many times as long as usual its agents are at work, at least.
+    """
+    script = scripted_model(scenes=_SCENES, duration=_DURATION_S, pause_s=_PAUSE_S * longer)
     return ModelServer(ScriptedModel(script), api_key=_KEY)
 
 

@@ -84,6 +84,8 @@ _OFFERS: dict[str, dict[str, float]] = {
     loss: {SESSION_RESOURCE: 24, CHROMIUM_RESOURCE: 1} for loss in ("head", "head-redis")
 }
 """What the first machine has more of than others: with the head away, sessions are made."""
+_LONGER = {"rolling": 4.0}
+"""Of what takes so long to be lost that agents would be done before, how many times as long they are at work."""
 NOTICE_S = 120.0
 _WATCHED_S = 15.0
 
@@ -462,7 +464,8 @@ async def main(loss: str, times: str = "1", more: str = "") -> None:
     redis: Redis | None = None
     with ExitStack() as stack:
         server = stack.enter_context(postgres.serve(HERE, NETWORK))
-        bucket, model = stack.enter_context(seaweed.serve()), stack.enter_context(serve_model())
+        bucket = stack.enter_context(seaweed.serve())
+        model = stack.enter_context(serve_model(longer=_LONGER.get(loss, 1.0)))
         if loss == "head-redis":
             redis = stack.enter_context(redis_server.serve(HERE))
         door = Door(BUCKET, lambda: asyncio.open_connection("127.0.0.1", bucket.port))
