@@ -149,6 +149,6 @@ def _since_words(request: Json) -> list[tuple[str, bool]]:
                 calls[block["id"]] = block["name"]
             elif block["type"] == "tool_result":
                 found.append((calls[block["tool_use_id"]], bool(block.get("is_error"))))
-            elif message["role"] == "user" and not block["text"].startswith("<state>"):
+            elif message["role"] == "user" and block["type"] == "text" and not block["text"].startswith("<state>"):
                 found.clear()
     return found
