@@ -3,12 +3,13 @@
     python -m benchmarks.scale_model --cluster FILE [--quick] --json FILE [--chart FILE]
 
 FILE is what `benchmarks.cluster` wrote: the model draws its times from the runs there on one node (`benchmarks.farm`,
-which drives the real planner), and is then compared with those on one, two and four. Four nodes that share two cores
-are modelled with everything taking as many times as long as renders do that know nothing of each other, two on each
-core (``two_a_core_times``). Beyond that no run was made: 10, 100 and 1,000 browsers are the model's word, with what may
-hold them up as it was measured here: the coordinators and the database (`benchmarks.unit_costs`), and Ray's own rate
-(569 tasks a second, of its release tests). Where the model is further from a run than `ERROR_PCT`, the exit status is
-1: its word is then worth nothing. Keys of the JSON:
+which drives the real planner), and is then compared with those on one, two and four. What cores of one machine take
+from each other, where those of a cluster have their own, is measured with renders that know nothing of each other: on
+two nodes everything takes as many times as long as those do, one on each of two cores (``cores_slower_together_pct``),
+on four nodes as two on each (``two_a_core_times``). Beyond that no run was made: 10, 100 and 1,000 browsers are the
+model's word, with what may hold them up as it was measured here: the coordinators and the database
+(`benchmarks.unit_costs`), and Ray's own rate (569 tasks a second, of its release tests). Where the model is further
+from a run than `ERROR_PCT`, the exit status is 1: its word is then worth nothing. Keys of the JSON:
 
 - ``model_error_pct``: by nodes, how far the model's seconds are from those of the run (medians)
 - ``run_speedup``, ``model_speedup``: by nodes, how much sooner a video is there than on one, as it was run and as the
@@ -122,7 +123,7 @@ def seconds_by_nodes(found: dict[str, Any], measured: Durations) -> dict[str, tu
         real = statistics.median(
             run["total_s"] for run in runs if (run["nodes"], run["units"]) == (nodes, video["units"])
         )
-        shared = cast("float", found["two_a_core_times"]) if nodes == 4 else 1.0
+        shared = _times_as_long(found, nodes)
         slower = replace(
             measured,
             **{name: [shared * each for each in getattr(measured, name)] for name in ("frame", "page", "between")},
@@ -133,6 +134,13 @@ def seconds_by_nodes(found: dict[str, Any], measured: Durations) -> dict[str, tu
         )  # fmt: skip
         took[str(nodes)] = real, statistics.median(Farm(nodes, slower, seed=seed).one(spec) for seed in range(ROUNDS))
     return took
+
+
+def _times_as_long(found: dict[str, Any], nodes: int) -> float:
+    """Return how many times as long all takes on so many nodes because they are one machine's cores."""
+    if nodes == 4:
+        return cast("float", found["two_a_core_times"])
+    return 1.0 + cast("float", found.get("cores_slower_together_pct", 0.0)) / 100 if nodes == 2 else 1.0
 
 
 def errors_pct(took: Mapping[str, tuple[float, float]]) -> dict[str, float]:

@@ -142,6 +142,18 @@ def test_nodes_that_share_cores_are_as_slow_as_renders_were_that_share_them() ->
     assert more - twice == pytest.approx((twice - once) / 2)
 
 
+def test_two_nodes_are_as_slow_as_two_cores_make_each_other() -> None:
+    runs = [{**run, "fps": 30} for run in found()["runs"]]
+
+    def two_s(percent: float) -> float:
+        return seconds_by_nodes({**found(), "runs": runs, "cores_slower_together_pct": percent}, measured_in(runs))[
+            "2"
+        ][1]
+
+    quicker, usual, slower = map(two_s, (-10.0, 0.0, 10.0))
+    assert quicker < usual < slower
+
+
 def test_a_model_that_is_off_its_runs_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
