@@ -245,7 +245,7 @@ async def test_the_example_of_many_agents_answers(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: not on PATH")
 async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:
     (example,) = (block for block in _blocks(_README, "sh") if "v1/renders" in block)
-    upload, render, events, state, video, listed, cancel, delete = example.splitlines()
+    upload, render, events, state, footage, video, listed, cancel, delete = example.splitlines()
     assert render.startswith("RENDER=job_...")
     render_id = ""
 
@@ -259,6 +259,7 @@ async def test_the_http_example_renders_a_page(koda: World, page: Path) -> None:
         render_id = json.loads(await type_in(upload))["id"]
         assert "succeeded" in await type_in(events)
         assert json.loads(await type_in(state))["status"] == "succeeded"
+        assert int(await type_in(footage.replace("ffplay -", "wc -c"))) > 1000
         await type_in(video)
         assert json.loads(await type_in(listed.replace("running", "succeeded")))["renders"][0]["id"] == render_id
         assert json.loads(await type_in(cancel))["status"] == "succeeded"  # over: it stays as it is

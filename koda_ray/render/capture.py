@@ -8,6 +8,7 @@ page keeps state that seeking does not restore. While a unit is finished and sto
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import itertools
 import os
@@ -34,6 +35,7 @@ from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
+from koda_ray.render.sheet import cells_of
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import copy_unit, write_unit
 from koda_ray.state.storage import sha256
@@ -269,7 +271,8 @@ class _Capture:
         """Capture a unit's frames, and leave its end to `_finish`."""
         started = time.perf_counter()
         drawn_by = self._browser.graphics
-        encoder = unit_encoder(self._task.spec, unit.frame_count, path, image=self._image, encoder=drawn_by.encoder)
+        spec, cells = self._task.spec, cells_of(self._task.spec, unit)
+        encoder = unit_encoder(spec, unit.frame_count, path, image=self._image, encoder=drawn_by.encoder, cells=cells)
         try:
             await encoder.start()
             hashes = await self._pictures(page, unit, encoder)
@@ -309,9 +312,12 @@ class _Capture:
         encoded_ms = _ms_since(started)
         data = await asyncio.to_thread(path.read_bytes)
         path.unlink()
+        kept = await asyncio.to_thread(encoder.cells)
+        places = cells_of(self._task.spec, result.unit)
+        cells = {place: base64.b64encode(cell).decode() for place, cell in zip(places, kept, strict=False)}
         timings = result.timings_ms | {"encode_tail": encoded_ms}
         timings["total"] = round(sum(timings.values()), 1)
-        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings)
+        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings, cells=cells)
         await write_unit(RetryingStorage(self._task.storage), self._task.user_id, result, data)
         if self._hear is not None:
             await self._hear(result)

@@ -9,17 +9,21 @@ of 100 units did). A machine's processors are busy with the pages of other units
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
+from koda_ray.render.decode import chosen
 from koda_ray.render.ffmpeg import command_line, ensure_ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
+from koda_ray.render.sheet import cell_filter
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["BT709", "ENCODER_VERSION", "Encoder", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
@@ -36,6 +40,8 @@ _NVENC_LEAST, _NVENC_MOST = (145, 49), (4096, 4096)
 _VP9_SPEEDS = {"draft": 7, "fast": 4, "small": 2}
 _ONE_GROUP = 100_000
 """Frames between key frames: more than a unit has."""
+_JPEGS = re.compile(rb"\xff\xd8\xff.*?\xff\xd9", re.DOTALL)
+"""Pictures one behind the other: neither mark occurs within one, where 255 is followed by 0."""
 
 BT709 = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 """FFmpeg's options that say which colours a stream has."""
@@ -91,6 +97,27 @@ def unit_options(
         "flags": "+cgop+bitexact",
         **(_nvenc(spec) if hardware else _x264(spec)),
     }
+
+
+def _cell_options(spec: RenderSpec, cells: Sequence[int], image: ImageKind, target: Path) -> list[str]:
+    """Return FFmpeg's arguments of a second output: some frames, as small as the contact sheet shows them."""
+    # they are chosen behind the repeating, as the first output's are, and no others are converted
+    filters = f"fps={spec.fps},select='{chosen(cells)}',{_conversion(spec, image)},{cell_filter(spec)}"
+    line = ["-map", "0:v:0", "-vf", filters, "-frames:v", str(len(cells)), "-fps_mode", "passthrough"]
+    return [
+        *line,
+        "-threads",
+        "1",
+        "-fflags",
+        "+bitexact",
+        "-flags:v",
+        "+bitexact",
+        "-q:v",
+        "2",
+        "-f",
+        "mjpeg",
+        str(target),
+    ]
 
 
 def _x264(spec: RenderSpec) -> dict[str, object]:
@@ -193,13 +220,23 @@ class Encoder(Protocol):
         """Return the file, which is whole now."""
         ...
 
+    def cells(self) -> Sequence[bytes]:
+        """Return what was kept for the contact sheet, after `finish`: JPEGs."""
+        ...
+
     async def close(self) -> None:
         """End what still runs; nothing happens after `finish`."""
         ...
 
 
 def unit_encoder(
-    spec: RenderSpec, frames: int, target: Path, *, image: ImageKind, encoder: H264Encoder = "libx264"
+    spec: RenderSpec,
+    frames: int,
+    target: Path,
+    *,
+    image: ImageKind,
+    encoder: H264Encoder = "libx264",
+    cells: Sequence[int] = (),
 ) -> Encoder:
     """Return what makes a unit's file of pictures: FFmpeg, or where the format keeps them, a plain archive.
 
@@ -209,10 +246,11 @@ def unit_encoder(
         target: The file to write.
         image: What the pictures are.
         encoder: As `unit_options`.
+        cells: Which frames of the unit are kept for the contact sheet; no formats that keep pictures have any.
     """
     if FORMATS[spec.format].pictures:
         return PictureUnit(target)
-    return UnitEncoder(spec, frames, target, image=image, encoder=encoder)
+    return UnitEncoder(spec, frames, target, image=image, encoder=encoder, cells=cells)
 
 
 class UnitEncoder:
@@ -224,14 +262,25 @@ class UnitEncoder:
         target: The file to write.
         image: What the pictures are.
         encoder: As `unit_options`.
+        cells: As `unit_encoder`.
     """
 
     def __init__(
-        self, spec: RenderSpec, frames: int, target: Path, *, image: ImageKind, encoder: H264Encoder = "libx264"
+        self,
+        spec: RenderSpec,
+        frames: int,
+        target: Path,
+        *,
+        image: ImageKind,
+        encoder: H264Encoder = "libx264",
+        cells: Sequence[int] = (),
     ) -> None:
         options = unit_options(spec, frames, image=image, encoder=encoder)
         self._on_gpu = options.get("vcodec") == "h264_nvenc"
         self._arguments = command_line("pipe:", {"format": "matroska"}, str(target), options)
+        self._cells = target.with_name(f"{target.name}-cells") if cells else None
+        if self._cells is not None:
+            self._arguments += _cell_options(spec, cells, image, self._cells)
         self._fps = spec.fps
         self._header = matroska.header(*spec.picture, spec.fps, image)
         self._target = target
@@ -297,6 +346,14 @@ class UnitEncoder:
         if code or is_full(await self._errors):
             raise await self._failure()
         return self._target
+
+    def cells(self) -> Sequence[bytes]:
+        """Return what was kept for the contact sheet, after `finish`; its file is removed."""
+        if self._cells is None:
+            return ()
+        data = self._cells.read_bytes()
+        self._cells.unlink()
+        return _JPEGS.findall(data)
 
     async def close(self) -> None:
         """End FFmpeg if it still runs; nothing happens after `finish`."""

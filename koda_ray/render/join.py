@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.sheet import make_sheet, make_thumbnail, seeks
+from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, seeks
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
@@ -91,12 +93,15 @@ class _Joining:
         spec = self._task.spec
         sounds = await self._decode()
         began = time.perf_counter()
-        # each of them waits for processes of its own, and the sheet takes longest where it is not sought
+        # each of them waits for processes of its own, and a sheet takes longest where its frames are decoded for it
         if FORMATS[spec.format].pictures:
             await self._join(sounds, began)
             await self._picture(make_sheet, self._video, self._sheet)
         elif seeks(spec):
             await self._join(sounds, began)
+        elif cells := _kept(spec, self._task.units):
+            sheet = self._picture(partial(make_sheet, cells=cells), self._video, self._sheet)
+            await all_or_cancel([self._join(sounds, began), sheet])
         else:
             footage = self._folder / "units.ffconcat"
             await asyncio.to_thread(list_units, spec, self._parts, footage)
@@ -203,6 +208,14 @@ async def _quality(
         except (NotFound, EncodeFailed, QualityRejected) as error:
             warnings.append(f"the preview could not be compared: {error.message}")
     return {**seen, "warnings": list[JsonValue](warnings)}
+
+
+def _kept(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:
+    """Return the frames of the sheet that were kept when they were encoded; none unless all were."""
+    places = [(unit, place) for unit in units for place in cells_of(spec, unit.unit)]
+    if not all(place in unit.cells for unit, place in places):
+        return []
+    return [base64.b64decode(unit.cells[place]) for unit, place in places]
 
 
 def _digest(path: Path) -> str:

@@ -113,6 +113,8 @@ class UnitResult:
     ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
     bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names what the frames
     are made of (`koda_ray.render.alike`), None where that is not known;
+    ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none where a
+    sheet seeks them, or it was captured for a film of another length, which has others);
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 
@@ -132,6 +134,7 @@ class UnitResult:
     evidence: str | None = None
     sought: bool = True
     inputs: Mapping[str, str] | None = None
+    cells: Mapping[int, str] = field(default_factory=dict[int, str])
     warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 

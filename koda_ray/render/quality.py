@@ -7,6 +7,7 @@ be meant so is a warning in the report.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import zipfile
@@ -17,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
+from koda_ray.cancellation import end_all
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.audio import SAMPLE_RATE, total_samples
 from koda_ray.render.decode import look
@@ -144,15 +146,21 @@ async def check_video(
         QualityRejected: The message says what is wrong and what was seen.
         EncodeFailed: The file cannot be read or decoded.
     """
-    facts = _read_sequence(spec, path) if spec.format == "png" else await probe_video(path)
-    _check_frames(spec, facts, len(frame_hashes))
-    _check_times(spec, facts)
-    _check_sound(spec, facts)
-    if checksums and tuple(checksums) != facts.checksums:
-        raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
-    if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
-        raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
-    warnings = await _look_at(spec, path, sparingly=bool(checksums) or spec.format == "png")
+    # both read the file, in processes of their own; what the facts say is told first
+    sparingly = bool(checksums) or spec.format == "png"
+    looking = asyncio.create_task(_first_looks(spec, path, sparingly=sparingly))
+    try:
+        facts = _read_sequence(spec, path) if spec.format == "png" else await probe_video(path)
+        _check_frames(spec, facts, len(frame_hashes))
+        _check_times(spec, facts)
+        _check_sound(spec, facts)
+        if checksums and tuple(checksums) != facts.checksums:
+            raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
+        if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
+            raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
+        warnings = await _look_at(spec, path, await looking, sparingly=sparingly)
+    finally:
+        await end_all([looking])
     still_s = spec.seconds(max(len(list(run)) for _, run in groupby(frame_hashes)))
     if spec.moves and still_s > max(_LONG_STILL_S, spec.seconds(spec.frame_count) / 2):
         warnings.append(f"the picture stands still for {still_s:.1f} s of {spec.seconds(spec.frame_count):.1f} s")
@@ -197,16 +205,19 @@ def _check_sound(spec: RenderSpec, facts: VideoFacts) -> None:
         raise QualityRejected(f"the sound lasts {facts.audio_s:.4f} s; {wanted:.4f} s was asked for")
 
 
-async def _look_at(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[str]:
-    """Refuse what shows nothing, and return what is odd about the beginning.
+async def _first_looks(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[bytes]:
+    """Return the first frame of each unit, which tells nearly always; or some of each second."""
+    return await _looks(spec, path, None if sparingly and spec.format != "gif" else _often(spec))
 
-    The first frame of each unit tells nearly always; where those show nothing, more are decoded.
-    """
-    every = max(1, round(spec.fps / _SAMPLES_PER_S))
-    often = range(0, spec.frame_count, every)
-    seen = await _looks(spec, path, None if sparingly and spec.format != "gif" else often)
+
+def _often(spec: RenderSpec) -> range:
+    return range(0, spec.frame_count, max(1, round(spec.fps / _SAMPLES_PER_S)))
+
+
+async def _look_at(spec: RenderSpec, path: Path, seen: list[bytes], *, sparingly: bool) -> list[str]:
+    """Refuse what shows nothing, and return what is odd about the beginning; more is decoded where little tells."""
     if sparingly and (all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):
-        seen = await _looks(spec, path, often)
+        seen = await _looks(spec, path, _often(spec))
     if (brightest := _brightest(spec, seen)) < _BLACK_LEVEL:
         if spec.alpha:
             raise QualityRejected("the video is transparent throughout, or black")

@@ -1,24 +1,39 @@
-"""Stills of a finished video: the thumbnail, and a contact sheet that shows at a glance what happens in it."""
+"""Stills of a finished video: the thumbnail, and a contact sheet that shows at a glance what happens in it.
+
+A sheet's frames are kept, as small as it shows them, where they go by: by whoever encodes the units. To find them in
+the finished video takes as long as joining and checking it together.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from koda_ray.render.decode import OVER_GREY, look
+from koda_ray.render.decode import OVER_GREY, look, skips_to_units
 from koda_ray.render.ffmpeg import QUIETLY, run
-from koda_ray.render.spec import RenderSpec, plan_units
+from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
-__all__ = ["TO_PICTURE", "make_sheet", "make_thumbnail", "picture_filter", "seeks", "sheet_frames"]
+__all__ = [
+    "TO_PICTURE",
+    "cell_filter",
+    "cells_of",
+    "make_sheet",
+    "make_thumbnail",
+    "picture_filter",
+    "seeks",
+    "sheet_frames",
+]
 
 _TIMEOUT_S = 600.0
 _THUMBNAIL_LONG_SIDE_PX = 1280
 _CELL_LONG_SIDE_PX = 320
 _CELLS = 12
-_LONG_CELL = 8
-"""Frames of a cell from which it does not matter which of its middle ones is shown."""
 _GAP_PX = 8
 _BACKGROUND = "0x14161a"
-_OWN_TIME = "%{pts\\:hms}"
+_CAPTION = (
+    "drawtext=text='%{pts\\:hms}':font=monospace:fontsize=14:fontcolor=white:x=6:y=h-th-6:"
+    "box=1:boxcolor=black@0.6:boxborderw=4"
+)
 _TO_JPEG = "in_color_matrix=bt709:out_color_matrix=bt601:out_range=pc"
 TO_PICTURE = ("-frames:v", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact")
 """FFmpeg's arguments for one picture, before how good it is and where it goes."""
@@ -60,8 +75,26 @@ def seeks(spec: RenderSpec) -> bool:
     return len(plan_units(spec)) >= _CELLS and spec.format not in ("gif", "png") and not spec.alpha
 
 
-async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
+def cells_of(spec: RenderSpec, unit: Unit) -> tuple[int, ...]:
+    """Return which frames of a unit, by their place in it, are kept for the sheet; none of formats that are decoded."""
+    if not skips_to_units(spec):
+        return ()
+    return tuple(frame - unit.start for frame in sheet_frames(spec) if unit.start <= frame < unit.stop)
+
+
+def cell_filter(spec: RenderSpec) -> str:
+    """Return the filter that makes a frame of the video a cell of its sheet."""
+    return picture_filter(spec, _within(spec, _CELL_LONG_SIDE_PX))
+
+
+async def make_sheet(spec: RenderSpec, video: Path, target: Path, *, cells: Sequence[bytes] = ()) -> None:
     """Save the contact sheet as a JPEG: up to 4x3 frames (6x2 of an upright video), each with its time.
+
+    Args:
+        spec: The video.
+        video: Its file, or a list of its units; not read where there are ``cells``.
+        target: The sheet.
+        cells: What was kept of its frames, JPEGs in their order: all of them, or none.
 
     Raises:
         Missing: FFmpeg is not installed, or it cannot write text.
@@ -71,24 +104,22 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path) -> None:
     columns = min(len(frames), 4 if spec.width >= spec.height else 6)
     rows = -(-len(frames) // columns)
     tile = f"tile={columns}x{rows}:padding={_GAP_PX}:margin={_GAP_PX}:color={_BACKGROUND}"
-    scaled = picture_filter(spec, _within(spec, _CELL_LONG_SIDE_PX))
+    shown = f"settb=AVTB,setpts={_time_of_cell(spec, frames)},{_CAPTION},{tile}"
     output = [*TO_PICTURE, "-q:v", "4", *_JPEG, str(target)]
+    if cells:
+        pictures = ["-f", "image2pipe", "-c:v", "mjpeg", "-i", "pipe:", "-fps_mode", "passthrough"]
+        await run("ffmpeg", [*QUIETLY, *pictures, "-vf", shown, *output], timeout_s=_TIMEOUT_S, feed=_each(cells))
+        return
     if not seeks(spec):
-        captioned = f"{scaled},{_caption(_OWN_TIME)},{tile}"
-        if spec.format == "mp4" and spec.frame_count >= _CELLS * _LONG_CELL:
-            # half the work: frames that no other needs are not decoded, and the next one that is will do
-            line = [*QUIETLY, "-skip_frame", "noref", "-i", str(video), "-map", "0:v:0", "-fps_mode", "passthrough"]
-            await run("ffmpeg", [*line, "-vf", f"{_next_of_cell(spec)},{captioned}", *output], timeout_s=_TIMEOUT_S)
-        else:
-            await look(spec, video, frames, captioned, output)
+        await look(spec, video, frames, f"{cell_filter(spec)},{shown}", output)
         return
     inputs: list[str] = []
-    cells: list[str] = []
+    chains: list[str] = []
     for cell, frame in enumerate(frames):
         inputs += ["-threads", "1", "-ss", f"{spec.seconds(frame):.6f}", "-i", str(video)]
-        cells.append(f"[{cell}:v:0]trim=end_frame=1,{scaled},{_caption(_clock(spec.seconds(frame)))}[c{cell}]")
+        chains.append(f"[{cell}:v:0]trim=end_frame=1,{cell_filter(spec)}[c{cell}]")
     joined = "".join(f"[c{cell}]" for cell in range(len(frames)))
-    graph = f"{';'.join(cells)};{joined}concat=n={len(frames)}:v=1:a=0,{tile}"
+    graph = f"{';'.join(chains)};{joined}concat=n={len(frames)}:v=1:a=0,{shown}"
     await run("ffmpeg", [*QUIETLY, *inputs, "-filter_complex", graph, *output], timeout_s=_TIMEOUT_S)
 
 
@@ -104,20 +135,12 @@ def _within(spec: RenderSpec, long_side_px: int) -> float:
     return min(1.0, long_side_px / max(spec.picture))
 
 
-def _next_of_cell(spec: RenderSpec) -> str:
-    """Return the filter that takes the first frame it sees after the middle of each cell."""
-    cell = f"floor({{}}*{_CELLS / spec.seconds(spec.frame_count):.9f}+0.5)"
-    seen = cell.format("prev_selected_t")
-    return f"select='gt({cell.format('t')},if(isnan(prev_selected_t),0,{seen}))'"
+async def _each(cells: Sequence[bytes]) -> AsyncGenerator[bytes]:
+    for cell in cells:
+        yield cell
 
 
-def _caption(text: str) -> str:
-    return (
-        f"drawtext=text='{text}':font=monospace:fontsize=14:fontcolor=white:x=6:y=h-th-6:"
-        "box=1:boxcolor=black@0.6:boxborderw=4"
-    )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{int(minutes) // 60:02d}\\:{int(minutes) % 60:02d}\\:{rest:06.3f}"
+def _time_of_cell(spec: RenderSpec, frames: Sequence[int]) -> str:
+    """Return the expression of a cell's time in the video, by the cell's number."""
+    times = "".join(f"eq(N,{cell})*{spec.seconds(frame):.6f}+" for cell, frame in enumerate(frames))
+    return f"'({times}0)/TB'"

@@ -50,6 +50,7 @@ async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitRes
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
+        data["cells"] = {int(place): picture for place, picture in data.get("cells", {}).items()}
         data["reused"] = True
         data["adopted"] = data["alike"] = False
         unit = UnitResult(**data)

@@ -322,29 +322,30 @@ async def test_the_result_is_stored_with_its_report_and_thumbnail(
     assert progress[-1].seconds_left == 0
 
 
-@pytest.mark.parametrize(("duration_s", "sought"), [(3.0, False), (12.0, True)])
 @pytest.mark.full
-async def test_a_long_videos_sheet_is_sought_where_seeking_is_quick(
-    storage: Storage,
-    local: LocalExecutor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    duration_s: float,
-    sought: bool,
+async def test_a_sheet_decodes_only_what_nobody_kept(
+    storage: Storage, local: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a list of units FFmpeg decodes the unit before each frame that it seeks."""
+    """In a list of units FFmpeg decodes the unit before each frame that it seeks: the file of a long one is sought."""
     asked = tmp_path / "asked"
     shim = tmp_path / "bin/ffmpeg"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {asked}\nexec {find_program("ffmpeg")} "$@"\n')
     shim.chmod(0o755)
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(shim))
-    spec = small(await put_page(storage, "plain"), duration_s=duration_s)
-    result = await render(spec, storage, local)
-    assert result.frame_count == duration_s * 10
-    assert (await storage.get(sheet_key(USER, "job_1"))).startswith(b"\xff\xd8")
-    (sheet,) = [line for line in asked.read_text().splitlines() if line.endswith("sheet.jpg")]
-    assert ("units.ffconcat" not in sheet, "-ss" in sheet) == (sought, sought)
+    bundle = await put_page(storage, "plain")
+    # what was kept is found with the units; a film of another length shows other frames of those that it shares
+    cases = ((3.0, 1, "pipe:"), (3.0, 1, "pipe:"), (2.0, 1, "units.ffconcat"), (12.0, 12, "-ss"))
+    for duration_s, times, source in cases:
+        asked.write_text("")
+        await storage.delete_prefix(f"users/{USER}/films")  # made anew of its units, not given again
+        spec = small(bundle, duration_s=duration_s)
+        result = await render(spec, storage, local)
+        assert result.frame_count == duration_s * 10
+        assert (await storage.get(sheet_key(USER, "job_1"))).startswith(b"\xff\xd8")
+        (sheet,) = [line for line in asked.read_text().splitlines() if line.endswith("sheet.jpg")]
+        named = [each for each in ("pipe:", "units.ffconcat", "-ss") if each in sheet]
+        assert (named, sheet.count(source)) == ([source], times)
 
 
 async def test_cancelling_ends_every_process(storage: Storage, local: LocalExecutor) -> None:

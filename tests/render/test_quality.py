@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from koda_ray.errors import QualityRejected
 from koda_ray.render.compare import compare_videos
@@ -17,7 +17,7 @@ from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
 from koda_ray.render.pictures import frame_name
 from koda_ray.render.quality import check_video, probe_video
-from koda_ray.render.sheet import make_sheet, make_thumbnail, sheet_frames
+from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, sheet_frames
 from koda_ray.render.spec import RenderSpec, plan_units
 from tests.render.conftest import small
 
@@ -37,18 +37,22 @@ def drawn(spec: RenderSpec, back: Colour, front: Colour | None, at: int = 0) -> 
     return buffer.getvalue()
 
 
-async def film(spec: RenderSpec, folder: Path, frames: list[bytes]) -> tuple[Path, tuple[str, ...]]:
-    """Encode and join pictures as a render does; return the file and its units' checksums."""
+async def film(
+    spec: RenderSpec, folder: Path, frames: list[bytes], kept: list[bytes] | None = None
+) -> tuple[Path, tuple[str, ...]]:
+    """Encode and join pictures as a render does; return the file and its units' checksums. ``kept`` gets the cells."""
     folder.mkdir(exist_ok=True)
     parts: list[tuple[Path, int]] = []
     for unit in plan_units(spec):
-        encoder = unit_encoder(
-            spec, unit.frame_count, folder / f"unit-{unit.index}", image="png" if spec.lossless else "jpeg"
-        )
+        cells = () if kept is None else cells_of(spec, unit)
+        image, target = ("png" if spec.lossless else "jpeg"), folder / f"unit-{unit.index}"
+        encoder = unit_encoder(spec, unit.frame_count, target, image=image, cells=cells)
         await encoder.start()
         for frame in range(unit.start, unit.stop):
             await encoder.write(frames[frame])
         parts.append((await encoder.finish(), unit.frame_count))
+        if kept is not None:
+            kept += encoder.cells()
         await encoder.close()
     video = folder / f"video.{'zip' if spec.format == 'png' else spec.format}"
     return video, await join_units(spec, parts, video)
@@ -206,13 +210,23 @@ async def test_the_contact_sheet_shows_frames_in_order(tmp_path: Path, form: str
     spec = small(BUNDLE, duration_s=duration_s, format=form)
     total = spec.frame_count
     frames = [drawn(spec, (round(250 * frame / total), 60, 60), WHITE) for frame in range(total)]
-    video, _ = await film(spec, tmp_path / "a", frames)
+    kept: list[bytes] = []
+    video, _ = await film(spec, tmp_path / "a", frames, kept)
     await make_sheet(spec, video, tmp_path / "sheet.jpg")
     await make_thumbnail(spec, video, tmp_path / "thumbnail.jpg")
     sheet = Image.open(tmp_path / "sheet.jpg").convert("RGB")
     cells = min(12, total)
     columns, rows = (4, 3) if cells == 12 else (4, 2)
     assert sheet.size == (8 + columns * 168, 8 + rows * 98)
+    assert len(kept) == (0 if form == "png" else cells)
+    if kept:  # the same frames with the same times, and the video is neither read nor other for it
+        plain, _ = await film(spec, tmp_path / "plain", frames)
+        assert plain.read_bytes() == video.read_bytes()
+        await make_sheet(spec, tmp_path / "none", tmp_path / "kept.jpg", cells=kept)
+        with Image.open(tmp_path / "kept.jpg") as other:
+            off = ImageStat.Stat(ImageChops.difference(sheet, other.convert("RGB")))
+        assert max(off.mean) < 2
+        assert max(high for _, high in off.extrema) < 80
     reds: list[int] = []
     for cell, (row, column) in enumerate(itertools.islice(itertools.product(range(rows), range(columns)), cells)):
         found = sheet.getpixel((8 + column * 168 + 120, 8 + row * 98 + 20))
