@@ -66,7 +66,15 @@ class Floor:
         return self.paint_ms + self.x264_ms
 
 
-async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, workers: int, stride: int = 4) -> Floor:
+async def measure_floor(
+    bundle: Bundle,
+    spec: RenderSpec,
+    folder: Path,
+    *,
+    workers: int,
+    stride: int = 4,
+    pictures: dict[int, Path] | None = None,
+) -> Floor:
     """Measure the floor of a video's first units.
 
     Args:
@@ -75,6 +83,7 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
         folder: For raw and lossless pictures; they stay.
         workers: How many pages and encoders at once.
         stride: Every how-many-th frame is painted for the figure.
+        pictures: Those of an earlier call, whose raw pictures lie in the folder: they are not taken again.
     """
     units = plan_units(spec)[:workers]
     graphics = await choose_graphics(find_browser().path)
@@ -82,9 +91,10 @@ async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, worke
     try:
         paint_by_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
         taken_by_ms, _ = await _paint(browsers, bundle, spec, units, stride, image_of(spec, graphics))
-        pictures: dict[int, Path] = {}
-        taken = zip(browsers, units, strict=True)
-        await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
+        if pictures is None:
+            pictures = {}
+            taken = zip(browsers, units, strict=True)
+            await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
     finally:
         await asyncio.gather(*(browser.close() for browser in browsers))
     x264_ms = await _encode(spec, units, folder)

@@ -4,7 +4,8 @@
 
 Runs are interleaved (ours, a peer, ours, the next), figures are medians, and what matters are their ratios, because the
 machine is the same for all. The floor of a scene is what painting its frames and encoding them with x264 cost by
-themselves (`benchmarks.floor`). Keys of the JSON, with a value for each scene:
+themselves (`benchmarks.floor`), measured in every round, since a machine is not as fast in one as in the next. Keys of
+the JSON, with a value for each scene:
 
 - ``cpu_over_floor``: processor time a frame, of everything that works for a job, over the floor's;
   ``cpu_over_floor_ms`` the milliseconds of it that the floor does not need, which say more where a frame costs little,
@@ -97,7 +98,7 @@ class SceneRuns:
 
     scene: str
     shape: RenderShape
-    floor: Floor
+    floors: list[Floor]
     ours: list[OurRun] = field(default_factory=list[OurRun])
     drafts: list[OurRun] = field(default_factory=list[OurRun])
     alone: list[OurRun] = field(default_factory=list[OurRun])
@@ -108,37 +109,51 @@ class SceneRuns:
     ssim: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
+    def _rounds(self) -> list[tuple[Floor, list[OurRun]]]:
+        """Each floor with the runs of ours of its round: the machine was as fast for both."""
+        share = len(self.ours) // len(self.floors)
+        return [(floor, self.ours[at * share : (at + 1) * share]) for at, floor in enumerate(self.floors)]
+
+    @property
     def cpu_over_floor(self) -> float:
         """Processor time a frame over the floor's."""
-        return _median([run.cpu_ms for run in self.ours]) / self.floor.cpu_ms
+        return _median([_median([run.cpu_ms for run in ours]) / floor.cpu_ms for floor, ours in self._rounds])
 
     @property
     def cpu_over_floor_ms(self) -> float:
         """Processor time a frame beyond the floor's, in milliseconds."""
-        return _median([run.cpu_ms for run in self.ours]) - self.floor.cpu_ms
+        return _median([_median([run.cpu_ms for run in ours]) - floor.cpu_ms for floor, ours in self._rounds])
 
     @property
     def cpu_over_floor_by_ms(self) -> dict[ProcessKind, float]:
         """Processor time a frame beyond the floor's, in milliseconds, by kind of process: of the median run."""
-        middle = sorted(self.ours, key=lambda run: run.cpu_ms)[(len(self.ours) - 1) // 2]
-        floor = self.floor.cpu_by_ms
-        return {kind: middle.cpu_by_ms.get(kind, 0.0) - floor.get(kind, 0.0) for kind in middle.cpu_by_ms | floor}
+        beyond = [(run.cpu_ms - floor.cpu_ms, run, floor) for floor, ours in self._rounds for run in ours]
+        _, middle, floor = sorted(beyond, key=lambda each: each[0])[(len(beyond) - 1) // 2]
+        kinds = middle.cpu_by_ms | floor.cpu_by_ms
+        return {kind: middle.cpu_by_ms.get(kind, 0.0) - floor.cpu_by_ms.get(kind, 0.0) for kind in kinds}
 
     @property
     def pictures_over_floor(self) -> float:
         """Processor time a frame of painting, handing pictures over and x264, over the floor's."""
-        return self.floor.with_pictures_ms / self.floor.cpu_ms
+        return _median([floor.with_pictures_ms / floor.cpu_ms for floor in self.floors])
 
     @property
     def possible(self) -> float | None:
         """The best peer's wall a frame, from its first one to the file, over half of the floor with pictures."""
         peers = [_median([run.wall_ms for run in runs]) for runs in self.peers.values()]
-        return min(peers) / (self.floor.with_pictures_ms / WORKERS) if peers else None
+        return min(peers) * WORKERS / _median([floor.with_pictures_ms for floor in self.floors]) if peers else None
 
     @property
     def wall_over_half_floor(self) -> float:
         """Wall a frame over half of the floor's processor time."""
-        return _median([run.wall_ms for run in self.ours]) / (self.floor.cpu_ms / WORKERS)
+        return _median(
+            [_median([run.wall_ms for run in ours]) * WORKERS / floor.cpu_ms for floor, ours in self._rounds]
+        )
+
+    @property
+    def floor_ms(self) -> float:
+        """The floor's processor time a frame."""
+        return _median([floor.cpu_ms for floor in self.floors])
 
     @property
     def speedup(self) -> float | None:
@@ -170,19 +185,22 @@ class SceneRuns:
 
     def to_json(self) -> dict[str, object]:
         """Return the medians, and every run."""
-        floor = {
-            "paint_ms": self.floor.paint_ms,
-            "paint_wall_ms": self.floor.paint_wall_ms,
-            "x264_ms": self.floor.x264_ms,
-            "taken_ms": self.floor.taken_ms,
-            "by_ms": self.floor.cpu_by_ms,
-        }
+        floors = [
+            {
+                "paint_ms": floor.paint_ms,
+                "paint_wall_ms": floor.paint_wall_ms,
+                "x264_ms": floor.x264_ms,
+                "taken_ms": floor.taken_ms,
+                "by_ms": floor.cpu_by_ms,
+            }
+            for floor in self.floors
+        ]
         runs = {OUR: self.ours, DRAFT: self.drafts, f"{OUR} alone": self.alone, **self.peers}
         runs |= {f"{name} alone": each for name, each in self.peers_alone.items()}
         return {
             "scene": self.scene,
             "shape": asdict(self.shape),
-            "floor": floor,
+            "floors": floors,
             "cold_s": self.cold_s,
             "cold_drafts_s": self.cold_drafts_s,
             "ssim": self.ssim,
@@ -218,7 +236,8 @@ class RenderComparison:
         # a page without the contract is stepped through every frame: leaving some out would make it dearer, not cheaper
         stride = 1 if name in LIBRARY_SCENES else 4
         print(f"{name} {shape.name}: floor", flush=True)
-        done = SceneRuns(name, shape, await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
+        first = await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride)
+        done = SceneRuns(name, shape, [first])
         peers = self._peers if name in SCENES else ()
         best = {peer.name: await self._best(peer, name, shape, folder, (WORKERS, OUR_WORKERS)) for peer in peers}
         alone: dict[PeerRenderer, str] = {}
@@ -228,6 +247,8 @@ class RenderComparison:
         executor = self._executors[OUR_WORKERS]
         for number in range(rounds):
             print(f"{name} {shape.name}: round {number + 1} of {rounds}", flush=True)
+            floor = await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride, pictures=first.pictures)
+            done.floors[number:] = [floor]  # the first round's too: what peers like best was sought meanwhile
             for peer in peers or (None,):
                 done.ours.append(await render_warm(executor, bundle, spec, folder / "koda.mp4"))
                 if peer is not None:
@@ -237,11 +258,11 @@ class RenderComparison:
                     done.drafts.append(await render_warm(executor, bundle, draft, folder / "koda-draft.mp4"))
             if full and name in SCENES:
                 await self._cold_and_alone(done, bundle, spec, alone)
-        done.ssim[OUR] = await ssim(done.ours[-1].video, done.floor.pictures)
+        done.ssim[OUR] = await ssim(done.ours[-1].video, first.pictures)
         if done.drafts:
-            done.ssim[DRAFT] = await ssim(done.drafts[-1].video, done.floor.pictures)
+            done.ssim[DRAFT] = await ssim(done.drafts[-1].video, first.pictures)
         for peer in peers:
-            done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, done.floor.pictures)
+            done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, first.pictures)
         return done
 
     async def _cold_and_alone(
@@ -348,7 +369,8 @@ def _print(measured: Sequence[SceneRuns]) -> None:
                 f"{one.ssim[name]:.4f}, x{ratio:.2f}"
             )
         print(
-            f"{one.scene + ' ' + one.shape.name:<16}{one.floor.paint_ms:>8.1f}{one.floor.x264_ms:>7.1f}"
+            f"{one.scene + ' ' + one.shape.name:<16}{_median([floor.paint_ms for floor in one.floors]):>8.1f}"
+            f"{_median([floor.x264_ms for floor in one.floors]):>7.1f}"
             f"{_median([run.cpu_ms for run in ours]):>8.1f}{one.cpu_over_floor:>8.2f}"
             f"{_median([run.wall_ms for run in ours]):>8.1f}{one.wall_over_half_floor:>7.2f}"
             f"{_median([run.to_file_ms for run in ours]):>9.1f}{alone:>10}{cold:>8}{one.ssim[OUR]:>9.4f}  "
@@ -395,7 +417,7 @@ def _chart(measured: Sequence[SceneRuns]) -> str:
         bars = [(OUR, _median([run.to_file_ms for run in one.ours]))]
         bars += [(DRAFT, _median([run.to_file_ms for run in one.drafts]))] if one.drafts else []
         bars += [(name, _median([run.wall_ms for run in runs])) for name, runs in one.peers.items()]
-        groups.append(Group(f"{one.scene} {one.shape.name}", bars, one.floor.cpu_ms / WORKERS))
+        groups.append(Group(f"{one.scene} {one.shape.name}", bars, one.floor_ms / WORKERS))
     return draw("Wall a frame, from the first frame to the finished file, two processors", groups)
 
 

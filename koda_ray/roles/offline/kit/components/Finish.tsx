@@ -2,6 +2,7 @@
 // banding. It carries nothing that has to be read.
 import { useLayoutEffect, useRef } from 'react';
 import { useTheatre } from '../hooks/useTheatre';
+import { useScale } from '../koda/PageFrame';
 import { Layer } from '../koda/Stage';
 import { fade } from '../lib/colour';
 import { frame } from '../lib/frame';
@@ -33,18 +34,23 @@ function noiseTile(strength: number): HTMLCanvasElement {
   return canvas;
 }
 
-/** The noise over the whole picture, drawn once. */
+/** The noise over the whole picture, drawn once, as large as it is seen: a preview would make it small in every frame. */
 function Grain({ strength }: { strength: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
+  const scale = Math.min(1, useScale());
+  const width = Math.round(frame.width * scale);
+  const height = Math.round(frame.height * scale);
   useLayoutEffect(() => {
     const pen = canvas.current?.getContext('2d');
     const pattern = pen?.createPattern(noiseTile(strength), 'repeat');
     if (!pen || !pattern) return;
+    pen.setTransform(width / frame.width, 0, 0, height / frame.height, 0, 0);
+    pen.imageSmoothingEnabled = false; // averaged, it would be no grain
     pen.clearRect(0, 0, frame.width, frame.height);
     pen.fillStyle = pattern;
     pen.fillRect(0, 0, frame.width, frame.height);
-  }, [strength]);
-  return <canvas ref={canvas} width={frame.width} height={frame.height} style={{ position: 'absolute', inset: 0 }} />;
+  }, [strength, width, height]);
+  return <canvas ref={canvas} width={width} height={height} style={{ position: 'absolute', inset: 0, width: frame.width, height: frame.height }} />;
 }
 
 export function Finish({ vignette = 0, bars = 0, grain = 0.03 }: FinishProps) {
