@@ -97,11 +97,11 @@ class _Joining:
         if FORMATS[spec.format].pictures:
             await self._join(sounds, began)
             await self._picture(make_sheet, self._video, self._sheet)
-        elif seeks(spec):
-            await self._join(sounds, began)
         elif cells := _kept(spec, self._task.units):
             sheet = self._picture(partial(make_sheet, cells=cells), self._video, self._sheet)
             await all_or_cancel([self._join(sounds, began), sheet])
+        elif seeks(spec):
+            await self._join(sounds, began, sheet=True)
         else:
             footage = self._folder / "units.ffconcat"
             await asyncio.to_thread(list_units, spec, self._parts, footage)
@@ -154,7 +154,8 @@ class _Joining:
         self._timings["sound"] = _lap(began)
         return sounds
 
-    async def _join(self, sounds: tuple[DecodedSound, ...], began: float) -> None:
+    async def _join(self, sounds: tuple[DecodedSound, ...], began: float, *, sheet: bool = False) -> None:
+        """Join the units; then check the video and take its thumbnail, and the sheet where that is sought in it."""
         spec = self._task.spec
         checksums = await join_units(spec, self._parts, self._video, sounds=sounds)
         self._timings["join"] = _lap(began)
@@ -162,7 +163,7 @@ class _Joining:
             self._check(checksums),
             self._picture(make_thumbnail, self._video, self._thumbnail),
         ]
-        if seeks(spec):
+        if sheet:
             looks.append(self._picture(make_sheet, self._video, self._sheet))
         await all_or_cancel(looks)
 

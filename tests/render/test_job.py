@@ -335,8 +335,14 @@ async def test_a_sheet_decodes_only_what_nobody_kept(
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(shim))
     bundle = await put_page(storage, "plain")
     # what was kept is found with the units; a film of another length shows other frames of those that it shares
-    cases = ((3.0, 1, "pipe:"), (3.0, 1, "pipe:"), (2.0, 1, "units.ffconcat"), (12.0, 12, "-ss"))
-    for duration_s, times, source in cases:
+    cases = (
+        (2.0, "pipe:", 1),
+        (2.0, "pipe:", 1),
+        (3.0, "units.ffconcat", 1),
+        (12.0, "-ss", 12),  # the third unit is that of 3 seconds
+        (36.0, "pipe:", 1),  # shows none that was kept for less
+    )
+    for duration_s, source, times in cases:
         asked.write_text("")
         await storage.delete_prefix(f"users/{USER}/films")  # made anew of its units, not given again
         spec = small(bundle, duration_s=duration_s)
