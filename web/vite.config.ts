@@ -6,5 +6,5 @@ import { defineConfig } from 'vite';
 export default defineConfig({
   plugins: [react(), tailwindcss()],
   build: { assetsDir: 'page', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
-  server: { proxy: { '/v1': { target: 'http://127.0.0.1:8420', changeOrigin: true } } },
+  server: { proxy: { '/v1': { target: 'http://127.0.0.1:8420', changeOrigin: true, ws: true, rewriteWsOrigin: true } } },
 });

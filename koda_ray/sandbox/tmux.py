@@ -330,6 +330,11 @@ class Tmux:
         if process is not None:
             await self._end(process)
 
+    async def is_left(self, name: str, run: str) -> bool:
+        """Whether that very process is there, also where it has ended, and nobody is at its terminal."""
+        said = await self._ask("display-message", "-p", "-t", f"={name}:", "#{@run} #{session_attached}")
+        return said is not None and said.stdout.split() == [run, "0"]
+
     async def output(self, name: str, *, max_bytes: int = 65536) -> bytes:
         """Read the end of what a process wrote, MAX_OUTPUT_BYTES at most; NotFound as `get`."""
         process = await self.get(name)

@@ -40,6 +40,7 @@ _ABOVE = ("/c/", "/renders/", "/sandboxes/", "/s/", "/t/", "/w/", "/page/")
 _WATCHED = ("/w/{token}", "/w/{token}/embed")
 _OTHERS = {"v1", "api", "docs"}
 """One of these is a part of every address of the API, of what plugins ask, and of the description."""
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?", re.ASCII)
 _EMBED = re.compile(r"/w/[A-Za-z0-9_-]+/embed")
 _POLICY = {
     "default-src": "'none'",
@@ -175,10 +176,17 @@ def _read(path: Path) -> _File:
     return _File(body, zipped, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
+def _sockets(request: Request) -> tuple[str, ...]:
+    """Return the sources of this server's sockets; older browsers do not take them for 'self'."""
+    host = request.headers.get("host", "")
+    return (f"ws://{host}", f"wss://{host}") if _HOST.fullmatch(host) else ()
+
+
 async def _reaches(request: Request, deps: ApiDeps) -> dict[str, str]:
-    """Return what one's own pages may show beside what is of the server: previews, and videos in a bucket."""
+    """Return what one's own pages may reach beside what is of the server: its sockets, previews, videos in a bucket."""
     shown, bucket = preview_origin(request, deps), await bucket_origin(deps)
     return {
+        "connect-src": " ".join(["'self'", *_sockets(request)]),
         "media-src": " ".join(["'self' blob:", *([bucket] if bucket else ())]),
         "frame-src": shown or "'none'",
     }

@@ -19,6 +19,8 @@ from websockets.exceptions import InvalidStatus
 
 from koda_ray.sandbox.providers import Providers
 from koda_ray.sandbox.record import Record
+from koda_ray.sandbox.workshop import Workshop
+from koda_ray.serve.left import end_left
 from koda_ray.serve.preview import create_preview_app
 from koda_ray.serve.preview_sources import Sources, reaching
 from tests.sandbox.conftest import write_packages, write_template
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.needs("tmux")]
 ADA, BOB = "a" * 32, "b" * 32
 DEADLINE_S = 60.0
 MAX_BODY_MB = 2
+ELSEWHERE = ("https://evil.example", "null", "http://127.0.0.1:1", "http://localhost:5173")
 
 
 def zipped(files: dict[str, str]) -> bytes:
@@ -416,6 +419,67 @@ async def test_a_terminal_is_left_though_its_request_is_cancelled_again_and_agai
             while attached():
                 await asyncio.sleep(0.02)
     assert (await ada.get(f"{box}/processes/shell")).json()["state"] == "running"
+
+
+async def test_a_terminal_that_was_left_ends_unless_somebody_is_there(ada: httpx.AsyncClient, served: World) -> None:
+    box = await make(ada)
+    at = f"{box}/processes/shell"
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "sleep 1000 & exec sh"})
+    where = f"{served.url.replace('http', 'ws')}/v1{at}/terminal"
+    headers = {"Authorization": f"Bearer {ADA}"}
+    workshop = Workshop(served.deps.store, served.app.state.providers, user_id="ada")
+    sandbox_id = box.rpartition("/")[2]
+    run, over = (await workshop.process(sandbox_id, "shell")).record.run, asyncio.Event()
+    async with connect(where, additional_headers=headers) as socket:
+        await socket.recv()
+        await end_left(workshop, sandbox_id, "shell", run, after_s=0, over=over)
+        assert (await ada.get(at)).json()["state"] == "running"
+    await end_left(workshop, sandbox_id, "shell", "0" * 32, after_s=0, over=over)  # another one of its name
+    assert (await ada.get(at)).json()["state"] == "running"
+    async with connect(f"{where}?unusedS=0", additional_headers=headers) as socket:
+        await socket.recv()
+    async with asyncio.timeout(DEADLINE_S):
+        while (await ada.get(f"{box}/processes")).json()["processes"]:
+            await asyncio.sleep(0.05)
+    await end_left(workshop, sandbox_id, "shell", run, after_s=0, over=over)  # it is no more
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "exec sh"})
+    run = (await workshop.process(sandbox_id, "shell")).record.run
+    over.set()  # a server that stops waits for nobody
+    async with asyncio.timeout(DEADLINE_S):
+        await end_left(workshop, sandbox_id, "shell", run, after_s=600, over=over)
+    assert (await ada.get(at)).status_code == 404
+
+
+async def test_a_browser_opens_a_terminal_from_our_own_pages_alone(ada: httpx.AsyncClient, url: str) -> None:
+    box = await make(ada)
+    await ada.post(f"{box}/processes", json={"name": "shell", "command": "exec sh"})
+    where = f"{url.replace('http', 'ws')}/v1{box}/processes/shell/terminal"
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as browser:
+        signed = {"Authorization": f"Bearer {ADA}", "Sec-Fetch-Site": "same-origin"}
+        assert (await browser.post("/v1/login", headers=signed)).status_code == 200
+        cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())}
+    async with connect(where, additional_headers={**cookie, "Origin": url}) as socket:
+        assert await socket.recv()
+    for elsewhere in ({}, *({"Origin": each} for each in ELSEWHERE)):
+        await _refused(where, {**cookie, **elsewhere}, 403)
+    await _refused(where, {"Origin": url}, 401)  # nobody is signed in
+
+
+@pytest.mark.parametrize("origin", ELSEWHERE)
+async def test_without_keys_no_other_page_of_this_machine_opens_a_terminal(tmp_path: Path, origin: str) -> None:
+    async with world(tmp_path, SANDBOX_PATH=tmp_path / "boxes", SANDBOX_PROVIDER="local") as koda:
+        where = f"{koda.url.replace('http', 'ws')}/v1/sandboxes/sbx_1/processes/shell/terminal"
+        await _refused(where, {"Origin": origin}, 403)
+        for ours in ({}, {"Origin": koda.url}):
+            await _refused(where, ours, 404)  # there is no such sandbox
+
+
+async def _refused(where: str, headers: dict[str, str], status: int) -> None:
+    with pytest.raises(InvalidStatus) as caught:
+        await connect(where, additional_headers=headers)
+    assert caught.value.response.status_code == status, headers
+    if status == 403:
+        assert json.loads(caught.value.response.body or b"{}")["code"] == "WRONG_ORIGIN"
 
 
 async def test_terminals_and_commands_waited_for_count_among_a_users_streams(

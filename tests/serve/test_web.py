@@ -71,6 +71,10 @@ async def test_no_script_runs_but_its_own(page: httpx.AsyncClient) -> None:
     rules = dict(rule.split(" ", 1) for rule in headers["content-security-policy"].split("; "))
     assert rules["default-src"] == "'none'" and rules["script-src"] == "'self'"
     assert rules["frame-ancestors"] == "'none'" and rules["frame-src"] == "http://127.0.0.1:8421"
+    own = page.base_url.netloc.decode()
+    assert rules["style-src"] == "'self'" and rules["connect-src"] == f"'self' ws://{own} wss://{own}"
+    odd = (await page.get("/", headers={"Host": "a;b"})).headers["content-security-policy"]
+    assert "; connect-src 'self';" in odd
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
 
 

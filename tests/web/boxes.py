@@ -19,8 +19,8 @@ __all__ = ["making_boxes"]
 
 
 @asynccontextmanager
-async def making_boxes(folder: Path, **settings: object) -> AsyncGenerator[World]:
-    """Start one over a folder; what is left of sandboxes at the end is ended."""
+async def making_boxes(folder: Path, *, key: str | None = None, **settings: object) -> AsyncGenerator[World]:
+    """Start one over a folder; what is left of sandboxes at the end is ended, with the key that it takes."""
     port = free_port()
     own: dict[str, Any] = {
         "KODA_PREVIEW_PORT": port, "SANDBOX_PATH": folder / "boxes", "SANDBOX_PROVIDER": "local",
@@ -34,7 +34,7 @@ async def making_boxes(folder: Path, **settings: object) -> AsyncGenerator[World
             async with serving(create_preview_app(None, koda.deps.signer, api_port=api_port, sources=sources), port):
                 yield koda
         finally:
-            async with KodaClient(koda.url) as client:
+            async with KodaClient(koda.url, key=key) as client:
                 for each in (await client.sandboxes()).sandboxes:
                     await client.terminate_sandbox(each.id)
             await providers.close()

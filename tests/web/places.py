@@ -398,6 +398,12 @@ async def _sandboxes(koda: World, page: Page) -> AsyncGenerator[str]:
             await page.get_by_role("button", name="Run it").click()
             await expect(page.get_by_text("Ended with 0")).to_be_visible()
             yield "sandbox-problems"
+            await page.get_by_role("button", name="Terminal", exact=True).click()
+            await expect(page.locator(".xterm-rows")).to_contain_text("$")
+            await page.keyboard.type("ls -la --color=always && git log")
+            await page.keyboard.press("Enter")
+            await expect(page.locator(".xterm-rows")).to_contain_text("package.json")
+            yield "sandbox-terminal"
             await page.goto(f"{koda.url}/sandboxes/{boxes[0].id}")
             await page.get_by_role("button", name="Edit notes.txt").click()
             await page.get_by_role("button", name="Build").click()

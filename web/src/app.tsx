@@ -83,22 +83,25 @@ function SignedIn() {
 
   if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
   if (login.error?.status === 401) return <SignIn />;
+  const signedIn = login.data?.signedIn ? { user: login.data.user, signOut: () => leaving.mutate() } : undefined;
   return (
     <div key={ownersBefore()} className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
       <header className="flex h-16 items-center gap-1 max-[25rem]:gap-0 sm:gap-2 lg:gap-4">
-        <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight">
+        <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight max-sm:mr-1.5">
           <img src="/koda.svg" alt="" className="size-6" /> <span className="max-md:sr-only">koda</span>
         </Link>
         <Navigation />
         <span className="flex-1" />
-        <Helps signOut={login.data?.signedIn ? () => leaving.mutate() : undefined} />
-        {login.data?.signedIn && (
+        <Helps signedIn={signedIn} />
+        {signedIn && (
           <>
-            <span className="hidden text-sm text-muted sm:block">{login.data.user}</span>
-            <Button kind="quiet" className="max-sm:hidden" onClick={() => leaving.mutate()} disabled={leaving.isPending} title="Sign out">
+            <span className="max-w-48 truncate text-sm text-muted max-xl:hidden" title={signedIn.user}>
+              {signedIn.user}
+            </span>
+            <Button kind="quiet" className="max-xl:hidden" onClick={signedIn.signOut} disabled={leaving.isPending}>
               <LogOut aria-hidden className="size-4" /> Sign out
             </Button>
           </>

@@ -2,7 +2,7 @@
 
 What a process writes is a stream of events whose ``id`` is a place in it: a client that comes back with the last one it
 saw gets the rest. A terminal is a WebSocket: what is typed goes in, what is shown comes out, both as binary frames, and
-a text frame ``{"rows": 40, "columns": 120}`` is a new size.
+a text frame ``{"rows": 40, "columns": 120}`` is a new size. Of pages only our own may open one, whoever is signed in.
 
 Who does not read cannot be waited for (`unread`): what is sent lies in this process. So an answer tells so much and
 ends, and whoever reads comes back for the rest; a terminal shows so much a second, and tmux leaves out what is over.
@@ -25,11 +25,24 @@ from koda_ray.sandbox.base import Terminal
 from koda_ray.sandbox.standing import ProcessState
 from koda_ray.sandbox.tmux import MAX_OUTPUT_BYTES
 from koda_ray.sandbox.workshop import Workshop
-from koda_ray.serve.context import Deps, Following, OwnWorkshop, deps_of, streams_of, user_of, workshop_of
+from koda_ray.serve.auth import bearer
+from koda_ray.serve.context import (
+    Deps,
+    Following,
+    OwnWorkshop,
+    background_of,
+    deps_of,
+    streams_of,
+    user_of,
+    workshop_of,
+)
 from koda_ray.serve.ending import carried_out, ended
+from koda_ray.serve.left import end_left
+from koda_ray.serve.logins import is_own_page
 from koda_ray.serve.problem import USED, responses
 from koda_ray.serve.routes.events import Start, deny
 from koda_ray.serve.routes.sandboxes import SandboxId
+from koda_ray.serve.signing import Forbidden
 from koda_ray.serve.streams import pieces_until
 from koda_ray.wire import LaunchProcess, ProcessList, ProcessOutput, ProcessView
 
@@ -41,6 +54,7 @@ _OUTPUT_BYTES = 65536
 _ANSWER_BYTES = 8 << 20
 """How much of a process's output one answer tells."""
 _SHOWN_BYTES_PER_S = 1 << 20
+_MAX_UNUSED_S = 600.0
 _DONE = 1000
 
 
@@ -170,18 +184,41 @@ async def attach(
     name: Name,
     rows: Annotated[int, Query(ge=1, le=1000)] = 24,
     columns: Annotated[int, Query(ge=1, le=1000)] = 80,
+    unused_s: Annotated[float | None, Query(alias="unusedS", ge=0, le=_MAX_UNUSED_S)] = None,
 ) -> None:
-    """Open its terminal; hanging up leaves it running."""
+    """Open its terminal; hanging up leaves it running, or ends it once nobody has been there for ``unusedS``."""
+    deps = deps_of(websocket)
     with ExitStack() as following:
         try:
+            _check_page(websocket)
             user = user_of(websocket)
             workshop: Workshop = workshop_of(websocket, user)
             following.enter_context(streams_of(websocket).joined(user))
+            run = None if unused_s is None else (await workshop.process(sandbox_id, name)).record.run
             terminal = await workshop.attach(sandbox_id, name, rows=rows, columns=columns)
         except KodaError as error:
             await deny(websocket, error)
             return
-        await _attached(websocket, terminal)
+        try:
+            await _attached(websocket, terminal)
+        finally:
+            if unused_s is not None and run is not None and not deps.draining.is_set():  # else who was there comes back
+                ending = end_left(workshop, sandbox_id, name, run, after_s=unused_s, over=deps.draining)
+                background_of(websocket).spawn(ending, what="left terminal")
+
+
+def _check_page(websocket: WebSocket) -> None:
+    """Refuse pages that are not ours, also where everybody at this machine may come: no browser asks before a socket.
+
+    Raises:
+        Forbidden: WRONG_ORIGIN.
+    """
+    headers = websocket.headers
+    if "origin" in headers and bearer(headers.get("authorization")) is None and not is_own_page(headers, None):
+        raise Forbidden(
+            "terminals open on this server's own pages: send the header 'Authorization: Bearer <key>' from elsewhere",
+            code="WRONG_ORIGIN",
+        )
 
 
 async def _attached(websocket: WebSocket, terminal: Terminal) -> None:

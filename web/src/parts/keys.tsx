@@ -124,19 +124,19 @@ export function Key({ name }: { name: string }) {
 interface Opened {
   /** Is given what opens it, where its own button has no room. */
   opener?: RefObject<() => void>;
-  /** Whether its button is there however narrow the screen is. */
-  isAlways?: boolean;
+  /** Where its button is not; it is there however narrow the screen is, unless this says otherwise. */
+  className?: string;
 }
 
 /** The list of keys, and what is switched here: single ones, notices, motion, light or dark. */
-export function Keys({ opener, isAlways = false }: Opened) {
+export function Keys({ opener, className = '' }: Opened) {
   const [isOpen, setOpen] = useState(false);
   if (opener) opener.current = () => setOpen(true);
   useKey('?', isOpen ? undefined : () => setOpen(true));
   useAct('List the keys', () => setOpen(true));
   return (
     <>
-      <Button kind="quiet" className={isAlways ? '' : 'max-sm:hidden'} onClick={() => setOpen(true)}>
+      <Button kind="quiet" className={className} onClick={() => setOpen(true)}>
         <Keyboard aria-hidden className="size-4" /> Keys
       </Button>
       {isOpen && <KeyList close={() => setOpen(false)} />}

@@ -6,20 +6,29 @@ import { Keys } from './keys';
 
 const ROW = 'flex min-h-12 w-full items-center gap-3 rounded-xl px-3 text-left hover:bg-sunken';
 
-/** What helps everywhere: to find something, the keys and what is switched beside them. On a phone they are behind one button, as is signing out. */
-export function Helps({ signOut }: { signOut?: (() => void) | undefined }) {
+/** Who is signed in, and how that ends. */
+export interface SignedIn {
+  user: string;
+  signOut: () => void;
+}
+
+/**
+ * What helps everywhere: to find something, the keys and what is switched beside them. On a phone they are behind one button; so are, on
+ * whatever has no room for all of it, the keys and who is signed in.
+ */
+export function Helps({ signedIn }: { signedIn?: SignedIn | undefined }) {
   const find = useRef(() => {});
   const keys = useRef(() => {});
   return (
     <>
-      <More find={() => find.current()} keys={() => keys.current()} signOut={signOut} />
       <Finder opener={find} />
-      <Keys opener={keys} />
+      <Keys opener={keys} className={signedIn ? 'max-xl:hidden' : 'max-sm:hidden'} />
+      <More find={() => find.current()} keys={() => keys.current()} signedIn={signedIn} />
     </>
   );
 }
 
-function More({ find, keys, signOut }: { find: () => void; keys: () => void; signOut: (() => void) | undefined }) {
+function More({ find, keys, signedIn }: { find: () => void; keys: () => void; signedIn: SignedIn | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const chosen = useRef<() => void>(undefined);
   const dialog = useRef<HTMLDivElement>(null);
@@ -36,7 +45,7 @@ function More({ find, keys, signOut }: { find: () => void; keys: () => void; sig
     <>
       <button
         type="button"
-        className="grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text sm:hidden"
+        className={`grid size-8 shrink-0 place-items-center rounded-lg text-muted hover:bg-sunken hover:text-text max-sm:-mr-2 ${signedIn ? 'xl:hidden' : 'sm:hidden'}`}
         aria-label="Find, keys and motion"
         title="Find, keys and motion"
         aria-haspopup="dialog"
@@ -53,9 +62,10 @@ function More({ find, keys, signOut }: { find: () => void; keys: () => void; sig
             <button type="button" className={ROW} onClick={() => choose(keys)}>
               <Keyboard aria-hidden className="size-4 shrink-0 text-muted" /> Keys, notices and motion
             </button>
-            {signOut && (
-              <button type="button" className={ROW} onClick={() => choose(signOut)}>
+            {signedIn && (
+              <button type="button" className={ROW} onClick={() => choose(signedIn.signOut)}>
                 <LogOut aria-hidden className="size-4 shrink-0 text-muted" /> Sign out
+                <span className="ml-auto truncate text-sm text-muted">{signedIn.user}</span>
               </button>
             )}
           </div>

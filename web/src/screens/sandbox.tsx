@@ -1,9 +1,11 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { ChevronLeft, RotateCcw, Timer } from 'lucide-react';
-import { type ReactNode, useId, useState } from 'react';
+import { ChevronLeft, RotateCcw, SquareTerminal, Timer } from 'lucide-react';
+import { lazy, type ReactNode, Suspense, useId, useState } from 'react';
 import { Link, useLocation } from 'wouter';
+import { useAct } from '../api/acts';
 import { ask, Problem } from '../api/client';
 import { useMinutes } from '../api/minutes';
+import { patiently } from '../api/reach';
 import { addressOf, type Box, isOver, LIFETIMES, nameOf, rereadBox, rereadBoxes, useBox, useImages, whyNot } from '../api/sandboxes';
 import { BoxFiles } from '../parts/box-files';
 import { Processes } from '../parts/box-processes';
@@ -15,6 +17,8 @@ import { useDraft } from '../parts/draft';
 import { Said } from '../parts/said';
 import { Missing } from './missing';
 
+const BoxTerminal = lazy(() => patiently(() => import('../parts/box-terminal')).then((module) => ({ default: module.BoxTerminal })));
+
 /** One sandbox of one's own: how it stands, its page, its files, and what runs in it. */
 export function Sandbox({ id }: { id: string }) {
   const found = useBox(id);
@@ -23,6 +27,9 @@ export function Sandbox({ id }: { id: string }) {
   const client = useQueryClient();
   const [, go] = useLocation();
   const box = found.data;
+  const [terminal, setTerminal, opener] = useDraft();
+  const canType = box !== undefined && whyNot(box) === undefined;
+  useAct(canType && terminal === undefined && 'Open a terminal', () => setTerminal(''));
   if (found.error?.status === 404) return <Missing what="This sandbox is not there." why="It may have been another person's, or its address is not whole." way={['/sandboxes', 'To your sandboxes']} />;
   if (!box) return <div className="py-16">{found.error ? <Said problem={found.error} /> : <p className="text-muted">One moment…</p>}</div>;
   const name = nameOf(box, images.data);
@@ -44,6 +51,11 @@ export function Sandbox({ id }: { id: string }) {
         </div>
         {!isOver(box) && (
           <div className="-mx-3 flex max-w-full flex-wrap items-center">
+            {canType && terminal === undefined && (
+              <Button ref={opener} kind="quiet" onClick={() => setTerminal('')}>
+                <SquareTerminal aria-hidden className="size-4" /> Terminal
+              </Button>
+            )}
             <Button kind="quiet" aria-disabled={found.isFetching} className="aria-disabled:opacity-60" onClick={() => found.isFetching || void rereadBox(client, id)}>
               <RotateCcw aria-hidden className="size-4" /> Look again
             </Button>
@@ -56,6 +68,11 @@ export function Sandbox({ id }: { id: string }) {
         <p className="mt-6 rounded-xl border border-line px-4 py-3 text-sm text-muted wrap-anywhere">{why}</p>
       ) : (
         <div className="mt-6 space-y-6">
+          {terminal !== undefined && (
+            <Suspense fallback={<p className="text-sm text-muted">One moment…</p>}>
+              <BoxTerminal box={box} name={name} close={() => setTerminal(undefined)} />
+            </Suspense>
+          )}
           <Part name="The page">
             <Project box={box} name={name} />
           </Part>

@@ -42,7 +42,7 @@ export function Watch({ token }: { token: string }) {
       <header className="flex h-16 items-center gap-2 text-lg font-semibold tracking-tight">
         <img src="/koda.svg" alt="" className="size-6" /> koda
         <span className="flex-1" />
-        <Keys isAlways />
+        <Keys />
       </header>
       <Away isSilent={false} />
       <main id="main" className="flex-1 pb-16">
