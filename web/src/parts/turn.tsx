@@ -114,7 +114,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
       {isRendering ? (
         <div className="space-y-2">
           <Bar label="Rendering" percent={progress.percent} className="h-2 bg-sunken max-lg:sr-only" />
-          <p className="flex justify-between text-sm text-muted tabular-nums">
+          <p className="flex flex-wrap justify-between gap-x-3 text-sm text-muted tabular-nums">
             <span>{farWords(progress)}</span>
             <span>{doingWords(progress)}</span>
           </p>
