@@ -17,6 +17,7 @@ from koda_ray.state.keys import video_key
 from tests.buckets import bucket_server
 
 from .scripted import VIDEO
+from .test_assets import sound
 from .test_sessions import PROMPT, until
 from .world import World, world
 
@@ -123,6 +124,17 @@ async def test_an_address_without_a_key_leads_to_no_bucket(http: httpx.AsyncClie
 async def test_the_client_follows_and_shows_the_bucket_no_key(alice: KodaClient, finished: str, tmp_path: Path) -> None:
     size = await alice.download(finished, tmp_path / "video.mp4")
     assert size == len(LARGE) and (tmp_path / "video.mp4").read_bytes() == LARGE
+
+
+async def test_a_large_sound_is_read_here_where_that_is_asked_for(
+    koda: World, alice: KodaClient, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    (tmp_path / "beat.wav").write_bytes(sound())
+    asset = await alice.upload(tmp_path / "beat.wav")
+    await koda.storage.put((await koda.store.get_asset(asset.id, user_id="alice")).key, LARGE)
+    assert (await http.get(asset.file_url)).status_code == 307
+    found = await http.get(f"{asset.file_url}?here=true")  # a page may read nothing of another origin
+    assert (found.status_code, found.content == LARGE) == (200, True)
 
 
 async def test_the_page_may_show_what_the_bucket_has(http: httpx.AsyncClient, endpoint: str) -> None:

@@ -189,6 +189,31 @@ async def test_something_is_made_with_one_and_then_it_goes_with_that(
         await page.wait_for_url(f"**/s/{session_id}")
 
 
+async def test_of_one_that_an_animation_has_a_copy_goes_into_the_next(
+    koda: World, browser: Browser, tmp_path: Path
+) -> None:
+    koda.directory.hold = {"analyze"}
+    (tmp_path / "logo.png").write_bytes(picture())
+    async with KodaClient(koda.url) as client, looking(browser, f"{koda.url}/assets") as page:
+        asset = await client.upload(tmp_path / "logo.png")
+        await client.create("Our logo spins", asset_ids=(asset.id,))
+        await page.reload()
+        await page.get_by_role("link", name="Make something with logo.png").click()
+        files = page.get_by_role("list", name="Files").get_by_role("listitem")
+        await expect(files).to_have_text(["logo.png"])
+        await expect(page).to_have_url(f"{koda.url}/")
+        await page.reload()
+        await expect(files).to_have_text(["logo.png"])  # and no other copy
+        session_id = await begin(page, "Our logo jumps")
+        (copy,) = (await client.session(session_id)).state.asset_ids
+        assert copy != asset.id
+        found = await client.asset(copy)
+        assert (found.name, found.sha256, found.session_id) == (asset.name, asset.sha256, session_id)
+        await page.get_by_role("link", name="Assets").click()
+        await expect(cards(page)).to_have_count(2)
+        await expect(cards(page).first).to_contain_text("Used by Our logo jumps")
+
+
 async def test_one_that_somebody_uses_meanwhile_is_kept_and_that_is_said(
     koda: World, browser: Browser, tmp_path: Path
 ) -> None:

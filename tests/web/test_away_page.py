@@ -63,6 +63,31 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_read_once_it_
         await context.close()
 
 
+async def test_what_is_asked_for_while_the_server_is_away_comes_once_it_is_back(
+    tmp_path: Path, browser: Browser
+) -> None:
+    async with world(tmp_path, serve=False, KODA_WEB_PATH=Settings().web_path) as koda:
+        port = free_port()
+        koda.directory.asks = False
+        context = await browser.new_context()
+        page = await context.new_page()
+        asked = ("This session", "Put on a canvas")  # each of which is a part of the page that comes late
+        async with serving(koda.app, port, graceful_s=0) as url:
+            await page.goto(url)
+            await begin(page, "A ball")
+            await expect(page.get_by_role("button", name="Make this")).to_be_visible()
+        await expect(away(page)).to_be_visible()
+        for name in asked:
+            await page.get_by_role("button", name=name).click()
+        await expect(page.get_by_role("heading", name="A ball")).to_be_visible()
+        koda.deps.draining.clear()
+        async with serving(koda.app, port):
+            await expect(away(page)).to_be_hidden()
+            for name in ("This session", "Put it on a canvas"):
+                await expect(page.get_by_role("dialog", name=name)).to_be_visible()
+            await context.close()
+
+
 async def test_a_server_that_is_being_stopped_says_so(koda: World, browser: Browser) -> None:
     async with looking(browser, f"{koda.url}/usage") as page:
         await expect(page.get_by_role("heading", name="Usage")).to_be_visible()

@@ -132,6 +132,8 @@ async def test_what_the_agents_think_is_shown_before_there_is_a_plan(koda: World
         await expect(page.get_by_role("button", name="Stop")).to_be_visible()
         await koda.directory.move(session_id, commands.Think("Reading about balls"))
         await expect(page.get_by_text("Reading about balls").first).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_text("Reading about balls").first).to_be_visible()
 
 
 @pytest.mark.full

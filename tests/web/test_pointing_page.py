@@ -284,3 +284,24 @@ async def test_how_to_point_is_said_until_something_was_pointed_at(shown: tuple[
     await page.get_by_role("button", name="Point at something else").click()
     await expect(page.get_by_role("application")).to_be_visible()
     await expect(said).to_have_count(0)
+
+
+async def test_a_finger_points_once_and_the_words_come_next(shown: tuple[str, Page], browser: Browser) -> None:
+    _, page = shown
+    context = await browser.new_context(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
+    phone = await context.new_page()
+    await phone.goto(page.url)
+    await expect(phone.get_by_role("slider", name="Frame")).to_have_attribute("max", "299")
+    for name in ("More", "Point at something"):
+        await phone.get_by_role("button", name=name, exact=True).tap()
+    over = phone.get_by_role("application")
+    await expect(over).to_be_visible()
+    heard = "document.addEventListener('mousedown', ({ target }) => pressed.push(target.tagName), true)"
+    await phone.evaluate(f"window.pressed = []; {heard}")
+    await over.tap()
+    await expect(phone.get_by_label("What should be different, note 1")).to_be_focused()
+    await phone.get_by_role("heading", name="Notes").tap()  # by then all that comes of the tap before has come
+    await phone.wait_for_function("pressed.includes('H2')")
+    assert await phone.evaluate("pressed") == ["H2"]
+    await expect(phone.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    await context.close()

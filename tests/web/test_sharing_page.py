@@ -124,6 +124,7 @@ async def test_who_is_sent_a_link_watches_comments_and_sees_nothing_once_it_is_r
             await expect(guest.get_by_label("Your comment")).to_be_focused()
             assert await guest.evaluate("document.cookie") == ""
             await page.reload()
+            await expect(page.get_by_role("button", name="Share").first).to_have_text("Share 2 comments")
             await page.get_by_role("button", name="Share").first.click()
             await links.get_by_text("2 comments").click()
             said = dialog.get_by_role("list", name="Comments of for Bob")

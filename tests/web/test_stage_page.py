@@ -11,9 +11,10 @@ from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 
 from koda_ray import commands
 from koda_ray.config import Settings
+from koda_ray.events import NewEvent
 from koda_ray.types import Todo
 from tests.serve.scripted import VIDEO
-from tests.serve.world import World, world
+from tests.serve.world import World, reached, world
 from tests.web import axes
 from tests.web.looking import begin, looking
 from tests.web.test_film_page import counting
@@ -389,3 +390,25 @@ async def test_what_is_written_is_read_in_its_place_once_it_is_saved(koda: World
         await expect(page.get_by_label("src/scenes/S1.tsx")).to_contain_text("export const S1")
         await expect(page.get_by_role("link", name="Open it in another tab")).to_be_visible()
         await axes.on_every_screen(page)
+
+
+async def test_code_is_seen_as_it_is_written_by_who_wants_to_and_wakes_nobody(koda: World, browser: Browser) -> None:
+    def piece(offset: int, delta: str, path: str = "src/scenes/S1.tsx") -> NewEvent:
+        return NewEvent(type="code_chunk", data={"path": path, "offset": offset, "delta": delta})
+
+    async with looking(browser, koda.url) as page:
+        await page.set_viewport_size(DESK)
+        session_id = await works(koda, page)
+        await koda.directory.move(session_id, events=(piece(0, "export const"),))
+        fold = page.get_by_text("The code as it is written")
+        await fold.click()
+        code = page.get_by_label("src/scenes/S1.tsx", exact=True)
+        await expect(code).to_have_text("export const")  # what was written before one looked
+        await koda.directory.move(session_id, events=(piece(12, " S1 = () => null;"),))
+        await expect(code).to_have_text("export const S1 = () => null;")
+        await axes.on_every_screen(page)
+        await koda.directory.move(session_id, events=(piece(0, "export const S2", "src/scenes/S2.tsx"),))
+        await expect(page.get_by_label("src/scenes/S2.tsx", exact=True)).to_have_text("export const S2")
+        assert koda.directory.watchers.get(session_id) is None
+        await fold.click()
+        await reached(lambda: koda.app.state.streams.count("local") == 1)

@@ -183,6 +183,9 @@ async def asset_file(
     asset: OwnAsset,
     deps: Deps,
     download: Annotated[bool, Query(description="Have a browser save it rather than show it")] = False,
+    here: Annotated[
+        bool, Query(description="Have it sent from here, however large it is, and not from its bucket")
+    ] = False,
 ) -> Response:
     """Send its bytes, or the part that `Range` asks for, as the type that they were found to be."""
     return await blob_response(
@@ -195,7 +198,9 @@ async def asset_file(
             filename=ascii_name(asset.name),
             download=download,
             # a page of ours shows no pictures of other origins
-            redirects=deps.settings.redirects_to_bucket and (download or asset.media_type.startswith("audio/")),
+            redirects=deps.settings.redirects_to_bucket
+            and not here
+            and (download or asset.media_type.startswith("audio/")),
         ),
     )
 

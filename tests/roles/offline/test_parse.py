@@ -189,6 +189,8 @@ def test_names_prices_texts_and_steps_are_found() -> None:
     assert parse_brief("smooth minimal logo reveal for Acme, 6 seconds").heading == "Acme"
     assert parse_brief("the Globex logo, playful").heading == "Globex"
     assert parse_brief("title 'It's late', cinematic").heading == "It's late"
+    assert parse_brief("A title that flies in: Good morning").heading == "Good morning"
+    assert parse_brief("A headline rising from below: Good morning").heading == "Good morning"
     assert parse_brief("title “Eins” with subtitle “Zwei”").texts == ("Zwei",)
     tall = parse_brief("TikTok: steps: Plan, Build, Launch, playful")
     assert own_brief(tall, Listed).steps == ("Plan", "Build", "Launch")

@@ -10,6 +10,8 @@ export const LOGIN = ['login'];
 /** Where the key of a list says that it is of pinned sessions alone. */
 export const PINNED = 'pinned';
 const REREAD_MS = 120;
+/** So many events ago something was thought last, at most. */
+const THOUGHT_WITHIN = 20;
 const RENEWED_BEFORE_MS = 60_000;
 /** What makes a version, or changes which one is shown. */
 const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
@@ -58,7 +60,7 @@ export function useSession(id: string) {
   });
   const [thinking, setThinking] = useState('');
   const [gone, setGone] = useState(false);
-  const from = query.data?.seq;
+  const from = query.data && heardFrom(query.data);
   const stood = useRef('');
   const first = useRef(from);
   first.current ??= from;
@@ -90,6 +92,11 @@ export function useSession(id: string) {
   }, [client, id, there]);
   const progress = (heard === undefined && mayRender(owed) ? stored.data : heard) ?? undefined;
   return { ...query, progress, thinking: thinking || query.data?.state.execution?.thinking || '', gone };
+}
+
+/** From which number on a session is heard: before there is anything to keep its thoughts with, the last of them is heard once more. */
+function heardFrom({ seq, state }: SessionView): number {
+  return state.execution || !state.owes ? seq : Math.max(0, seq - THOUGHT_WITHIN);
 }
 
 /** Where a page's address is asked for, and by what it is kept. */

@@ -222,7 +222,7 @@ known.register({
   file: async (_handle, data, koda) => {
     const { asset } = data as AssetData;
     if (!asset) throw new Error('there is no file in this node');
-    return new File([await koda.ask<Blob>(fileOf(asset.id), { as: 'blob' })], asset.name, { type: asset.mediaType });
+    return new File([await koda.ask<Blob>(`${fileOf(asset.id)}?here=true`, { as: 'blob' })], asset.name, { type: asset.mediaType });
   },
 });
 

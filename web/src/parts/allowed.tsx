@@ -109,7 +109,7 @@ export function Rules({ problem, name, rules, set }: RulesProps) {
         ))}
       </ol>
       {all.words}
-      <div role="group" aria-label="A new rule" className="mt-2 grid grid-cols-[auto_1fr] gap-2 sm:grid-cols-[auto_1fr_1fr_auto]">
+      <div role="group" aria-label="A new rule" className="mt-2 grid grid-cols-[auto_minmax(0,1fr)] gap-2 sm:grid-cols-[auto_minmax(0,1fr)_minmax(0,1fr)_auto]">
         <select
           aria-label="What the rule says"
           className="min-h-10 rounded-xl bg-sunken pr-8 pl-3"
@@ -123,8 +123,8 @@ export function Rules({ problem, name, rules, set }: RulesProps) {
           ))}
         </select>
         <input aria-label="Which tool" placeholder="any tool" className={SMALL_FIELD} value={tool} onChange={({ target }) => setTool(target.value)} onKeyDown={keys} />
-        <input aria-label="In which files" placeholder="any file, such as src/koda/*" className={SMALL_FIELD} value={path} onChange={({ target }) => setPath(target.value)} onKeyDown={keys} />
-        <Button className="py-1.5" onClick={add}>
+        <input aria-label="In which files" placeholder="any file, such as src/koda/*" className={`${SMALL_FIELD} max-sm:col-span-2`} value={path} onChange={({ target }) => setPath(target.value)} onKeyDown={keys} />
+        <Button className="justify-self-start py-1.5" onClick={add}>
           Add the rule
         </Button>
       </div>

@@ -39,15 +39,14 @@ export function AssetCard({ asset, removed }: { asset: AssetView; removed: () =>
         </p>
         {asked === undefined ? (
           <div className="mt-auto flex items-center gap-1 pt-2">
-            {!asset.sessionId && (
-              <Link
-                href={`/?asset=${asset.id}`}
-                className="mr-auto -ml-2.5 inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm text-muted hover:bg-sunken hover:text-text"
-                aria-label={`Make something with ${asset.name}`}
-              >
-                <Plus aria-hidden className="size-4" /> Make something
-              </Link>
-            )}
+            <Link
+              href={`/?asset=${asset.id}`}
+              className="mr-auto -ml-2.5 inline-flex min-h-9 items-center gap-2 rounded-lg px-2.5 text-sm text-muted hover:bg-sunken hover:text-text"
+              aria-label={`Make something with ${asset.name}`}
+              title={asset.sessionId ? 'A copy of it goes along' : undefined}
+            >
+              <Plus aria-hidden className="size-4" /> Make something
+            </Link>
             <span className="flex-1" />
             <a className={ICON} href={`${asset.fileUrl}?download=true`} aria-label={`Download ${asset.name}`} title="Download">
               <Download aria-hidden className="size-4" />

@@ -1,24 +1,42 @@
 import { Paperclip, RotateCcw, X } from 'lucide-react';
 import { useEffect, useRef } from 'react';
-import { ask, type Schemas } from '../api/client';
+import { useSearchParams } from 'wouter';
+import { ask, Problem, type Schemas } from '../api/client';
 import { type Attached, composing } from '../api/composing';
 import { refusalOf, type Upload, uploads } from '../api/uploads';
 
+/** What names a file in the page's address. */
+const NAMED = 'asset';
 const SMALL = 'grid size-6 shrink-0 place-items-center rounded-md hover:bg-line';
 
-/** Have the files go with a prompt that the page's address names. */
+/** Have the files go with a prompt that the page's address names; of one that an animation has already, a copy goes. */
 export function useNamed() {
+  const [, setParams] = useSearchParams();
   useEffect(() => {
     let isOpen = true;
-    for (const named of new URLSearchParams(window.location.search).getAll('asset'))
-      ask<Schemas['AssetView']>(`/v1/assets/${encodeURIComponent(named)}`).then(
-        (asset) => isOpen && composing.name(asset),
-        () => undefined, // it was deleted since the address was made
-      );
+    const bring = async (named: string) => {
+      const asset = await ask<Schemas['AssetView']>(`/v1/assets/${encodeURIComponent(named)}`);
+      if (!isOpen) return;
+      if (!asset.sessionId) return composing.name(asset);
+      const file = await ask<Blob>(`${asset.fileUrl}?here=true`, { as: 'blob' });
+      if (!isOpen) return;
+      composing.attach([new File([file], asset.name, { type: asset.mediaType })]);
+      setParams((now) => without(now, named), { replace: true }); // or a reload would bring another copy
+    };
+    for (const named of new URLSearchParams(window.location.search).getAll(NAMED))
+      bring(named).catch((problem: unknown) => {
+        if (!(problem instanceof Problem)) throw problem; // else it was deleted since the address was made
+      });
     return () => {
       isOpen = false;
     };
   }, []);
+}
+
+function without(params: URLSearchParams, named: string): URLSearchParams {
+  const left = new URLSearchParams(params);
+  left.delete(NAMED, named);
+  return left;
 }
 
 export function Attach() {

@@ -2,9 +2,10 @@ import { SlidersHorizontal } from 'lucide-react';
 import { lazy, Suspense, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
+import { patiently } from '../api/reach';
 
 // read once somebody asks for it
-const ThisSession = lazy(() => import('./this-session').then((module) => ({ default: module.ThisSession })));
+const ThisSession = lazy(() => patiently(() => import('./this-session')).then((module) => ({ default: module.ThisSession })));
 
 /** The way to what holds for all of a session, and to its past. */
 export function OpensThisSession({ session }: { session: SessionView }) {

@@ -34,6 +34,10 @@ export function Pointer({ width, height, pick, take, leave, isNew }: Props) {
   const asks = useRef({ isBusy: false, next: undefined as At | undefined });
   const isTaken = useRef(false);
   useEffect(() => whole.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    // a browser would have the finger press once more, as a mouse, on what is there by then; when it tells, this is gone from the page
+    whole.current?.addEventListener('touchend', (event) => event.preventDefault());
+  }, []);
 
   const place = ({ clientX, clientY }: PointerEvent): At => {
     const { left, top, width: wide, height: high } = (whole.current as HTMLElement).getBoundingClientRect();

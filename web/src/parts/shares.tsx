@@ -3,6 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { useMoment } from '../api/moment';
+import { commentWords, useLinks } from '../api/shares';
 import { useVersions } from '../api/versions';
 import { ago } from '../api/words';
 import { Button } from './button';
@@ -170,11 +171,7 @@ function Links({ sessionId, job, removed }: { sessionId: string; job: string | u
   const client = useQueryClient();
   const key = ['shares', sessionId];
   const [said, setSaid] = useState('');
-  const links = useQuery<Schemas['ShareList'], Problem>({
-    queryKey: key,
-    queryFn: () => ask(`/v1/sessions/${sessionId}/shares`),
-    staleTime: 0,
-  });
+  const links = useLinks(sessionId);
   const shares = links.data?.shares ?? [];
   const heading = useRef<HTMLHeadingElement>(null);
   const had = useRef(false);
@@ -296,7 +293,7 @@ function Comments({ sessionId, share }: { sessionId: string; share: ShareView })
   };
   return (
     <details ref={details} className="mt-1 text-sm" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-      <summary className="min-h-6 cursor-pointer text-accent">{share.commented === 1 ? 'One comment' : `${share.commented} comments`}</summary>
+      <summary className="min-h-6 cursor-pointer text-accent">{commentWords([share])}</summary>
       <Said problem={found.error} />
       <ol aria-label={`Comments of ${share.label || 'a link'}`} className="mt-2 space-y-3">
         {found.data?.said.map((each) => <Remark key={each.id} remark={each} go={go} />)}

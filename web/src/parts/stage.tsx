@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { CircleDashed, Film, ImagePlay, MonitorPlay, Radio } from 'lucide-react';
 import { type CSSProperties, useEffect, useState } from 'react';
+import { farWords, stageWords } from '../../node/src/session';
 import { useAct } from '../api/acts';
 import type { Schemas, SessionView, VersionView } from '../api/client';
 import { formOf, isPlayed } from '../api/finals';
@@ -181,7 +182,7 @@ export function Stage({ session, progress, thinking, version, versions, edited, 
       )}
       {(isPinned || isOutside) && (
         <div className={`flex min-h-6 items-center justify-between gap-3 ${isOutside ? '' : 'lg:hidden'}`}>
-          {isPinned ? <Pinned todos={todos} /> : <span />}
+          {isPinned ? <Pinned todos={todos} progress={progress} /> : <span />}
           {isOutside && live}
         </div>
       )}
@@ -211,16 +212,15 @@ function useByItself(isWanted: boolean): [boolean, (shows: boolean) => void] {
 }
 
 /** How far the work is, in a line that stays in view with the picture where the list of steps does not. */
-function Pinned({ todos }: { todos: readonly Schemas['Todo'][] }) {
+function Pinned({ todos, progress }: { todos: readonly Schemas['Todo'][]; progress: Progress | undefined }) {
+  const isRendering = progress !== undefined && progress.percent < 100;
   const done = todos.filter(({ status }) => status === 'done').length;
   const now = todos.find(({ status }) => status === 'active') ?? todos.find(({ status }) => status !== 'done');
   return (
     <p className="flex min-w-0 flex-1 items-center gap-2.5 text-sm lg:invisible">
       <CircleDashed aria-hidden className="breathing size-4 shrink-0 text-accent" />
-      <span className="min-w-0 truncate">{now?.label ?? 'Nearly there'}</span>
-      <span className="shrink-0 text-muted tabular-nums">
-        {done} of {todos.length}
-      </span>
+      <span className="min-w-0 truncate">{isRendering ? stageWords(progress.stage) : (now?.label ?? 'Nearly there')}</span>
+      <span className="shrink-0 text-muted tabular-nums">{isRendering ? farWords(progress) : `${done} of ${todos.length}`}</span>
     </p>
   );
 }

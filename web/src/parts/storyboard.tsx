@@ -52,7 +52,7 @@ function Panel({ scene: { number, title, duration, description }, stand }: { sce
           <span className="flex items-center gap-1">
             {stand === 'done' && <Check aria-hidden className="size-3.5 text-accent" />}
             {stand === 'active' && <span aria-hidden className="breathing size-1.5 rounded-full bg-accent" />}
-            <span className="hidden @min-[5rem]:inline [@container(height<4.5rem)]:hidden">{Number(duration.toFixed(2))} s</span>
+            <span className="hidden whitespace-nowrap @min-[5.5rem]:inline [@container(height<4.5rem)]:hidden">{Number(duration.toFixed(2))} s</span>
           </span>
         </p>
         <div className="min-h-0">

@@ -26,6 +26,7 @@ import { Plan } from './plan';
 import { Rendering } from './rendering';
 import { Said } from './said';
 import { Share } from './share';
+import { AsWritten } from './writing';
 import { WrittenFile } from './written-file';
 
 /** What names the server's answer, for the field that it answers. */
@@ -113,7 +114,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
       {isRendering ? (
         <div className="space-y-2">
           <Bar label="Rendering" percent={progress.percent} className="h-2 bg-sunken max-lg:sr-only" />
-          <p className="flex justify-between text-sm text-muted tabular-nums">
+          <p className="flex flex-wrap justify-between gap-x-3 text-sm text-muted tabular-nums">
             <span>{farWords(progress)}</span>
             <span>{doingWords(progress)}</span>
           </p>
@@ -138,6 +139,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
           ))}
         </div>
       )}
+      {state.owes === 'execute' && !isRendering && <AsWritten session={session} />}
       {state.execution && state.execution.files.length > 0 && <Written sessionId={session.id} paths={state.execution.files} />}
     </section>
   );

@@ -30,7 +30,7 @@ export function SignIn() {
           <p className="mt-1.5 text-sm text-muted">With the key that you were given. This browser remembers that you are signed in, not the key.</p>
         </div>
         <label className="block space-y-1.5">
-          <span className="text-sm font-medium">Key</span>
+          <span className="block text-sm font-medium">Key</span>
           <input
             className="field"
             type="password"
