@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 from playwright.async_api import Browser, Page, Route, expect
 
+from koda_ray.types import now
 from tests.serve.scripted import VIDEO
 from tests.serve.world import World
 from tests.web import axes
@@ -306,6 +308,6 @@ async def test_what_is_pointed_at_or_saved_before_the_video_is_there_waits_for_i
     await over.click(position={"x": 40, "y": 40})
     await expect(page.get_by_label("What should be different, note 1")).to_be_focused()
     async with asyncio.timeout(60):
-        while not (kept := await koda.store.own_assets("local")):
+        while not (kept := await koda.store.loose_assets(now() + timedelta(days=1))):
             await asyncio.sleep(0.02)
     assert kept[0].media_type == "image/jpeg"

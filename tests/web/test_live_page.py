@@ -14,8 +14,10 @@ from PIL import Image
 from playwright.async_api import Browser, Frame, Page, Route, expect
 
 from koda_ray import commands
+from tests.serve.scripted import VIDEO
 from tests.serve.world import World, reached
 from tests.web.axes import on_every_screen
+from tests.web.films import film_of
 from tests.web.lives import LiveWorld, live, running_in, shown_in
 from tests.web.looking import begin, looking
 from tests.web.test_page import tab_to
@@ -98,7 +100,11 @@ async def test_the_live_page_plays_and_goes_to_the_very_frame_that_is_named(
         await reached(lambda: running.koda.directory.watchers.get(session_id) == 0)
 
 
-async def test_the_keyboard_goes_along_to_the_live_page_and_back(running: LiveWorld, browser: Browser) -> None:
+async def test_the_keyboard_goes_along_to_the_live_page_and_back(
+    running: LiveWorld, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (640, 360), "teal").save(made := io.BytesIO(), "JPEG")
+    monkeypatch.setitem(VIDEO, "preview", film_of(made.getvalue()))  # the keys of what cannot be played are of no use
     async with looking(browser, running.koda.url) as page:
         await live(running.koda, page)
         there, back = (page.get_by_role("button", name=name) for name in ("See it live", "Back to the video"))

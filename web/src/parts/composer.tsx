@@ -18,7 +18,7 @@ const EXAMPLES = [
   'A bouncing ball that comes to rest',
   'A bar chart that grows, one bar after the other',
   'A title that flies in: Good morning',
-  'A clock whose hands race through a day',
+  'Fireworks over a dark city',
   'A planet with two moons',
   'A heart that beats',
 ];
