@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from koda_ray.render.page import LoadedPage, PageSetup
 from koda_ray.render.programs import find_browser, find_program
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 
-__all__ = ["Floor", "measure_floor"]
+__all__ = ["Floor", "measure_floor", "take_pictures"]
 
 _TIMEOUT_S = 600
 _READY_S = 60.0
@@ -39,14 +41,13 @@ _ENCODER_OPTIONS = ("vcodec", "preset", "crf", "g", "threads", "flags", "x264-pa
 class Floor:
     """Per frame, in milliseconds: processor time of painting and of x264, and the wall that painting took a page.
 
-    ``pictures`` are lossless, by the index of their frame; ``paint_by_ms`` is ``paint_ms`` by kind of process.
-    ``taken_ms`` is what the browser's processes take to paint a frame and hand over its picture, as the engine has it.
+    ``paint_by_ms`` is ``paint_ms`` by kind of process; ``taken_ms`` is what the browser's processes take to paint a
+    frame and hand over its picture, as the engine has it.
     """
 
     paint_ms: float
     paint_wall_ms: float
     x264_ms: float
-    pictures: dict[int, Path]
     paint_by_ms: dict[ProcessKind, float] = field(default_factory=dict[ProcessKind, float])
     taken_ms: float = 0.0
 
@@ -66,41 +67,54 @@ class Floor:
         return self.paint_ms + self.x264_ms
 
 
-async def measure_floor(
-    bundle: Bundle,
-    spec: RenderSpec,
-    folder: Path,
-    *,
-    workers: int,
-    stride: int = 4,
-    pictures: dict[int, Path] | None = None,
-) -> Floor:
+async def take_pictures(bundle: Bundle, spec: RenderSpec, folder: Path, *, workers: int) -> dict[int, Path]:
+    """Take the pictures of a video's first units: raw ones for `measure_floor`, and a few without loss.
+
+    Args:
+        bundle: The page.
+        spec: The video.
+        folder: For the pictures; they stay.
+        workers: How many units.
+
+    Returns:
+        Those without loss, by the index of their frame.
+    """
+    pictures: dict[int, Path] = {}
+    units = plan_units(spec)[:workers]
+    async with _browsers(len(units)) as browsers:
+        taken = zip(browsers, units, strict=True)
+        await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
+    return dict(sorted(pictures.items()))
+
+
+async def measure_floor(bundle: Bundle, spec: RenderSpec, folder: Path, *, workers: int, stride: int = 4) -> Floor:
     """Measure the floor of a video's first units.
 
     Args:
         bundle: The page.
         spec: The video.
-        folder: For raw and lossless pictures; they stay.
+        folder: Where `take_pictures` left raw ones of as many units.
         workers: How many pages and encoders at once.
         stride: Every how-many-th frame is painted for the figure.
-        pictures: Those of an earlier call, whose raw pictures lie in the folder: they are not taken again.
     """
     units = plan_units(spec)[:workers]
-    graphics = await choose_graphics(find_browser().path)
-    browsers = await asyncio.gather(*(Browser.launch(graphics=graphics) for _ in units))
-    try:
+    async with _browsers(len(units)) as browsers:
         paint_by_ms, paint_wall_ms = await _paint(browsers, bundle, spec, units, stride)
-        taken_by_ms, _ = await _paint(browsers, bundle, spec, units, stride, image_of(spec, graphics))
-        if pictures is None:
-            pictures = {}
-            taken = zip(browsers, units, strict=True)
-            await asyncio.gather(*(_take(browser, bundle, spec, unit, folder, pictures) for browser, unit in taken))
-    finally:
-        await asyncio.gather(*(browser.close() for browser in browsers))
+        image = image_of(spec, browsers[0].graphics)
+        taken_by_ms, _ = await _paint(browsers, bundle, spec, units, stride, image)
     x264_ms = await _encode(spec, units, folder)
     taken_ms = sum(taken_by_ms.get(kind, 0.0) for kind in _BROWSER)
-    sorted_pictures = dict(sorted(pictures.items()))
-    return Floor(sum(paint_by_ms.values()), paint_wall_ms, x264_ms, sorted_pictures, paint_by_ms, taken_ms)
+    return Floor(sum(paint_by_ms.values()), paint_wall_ms, x264_ms, paint_by_ms, taken_ms)
+
+
+@asynccontextmanager
+async def _browsers(count: int) -> AsyncGenerator[list[Browser]]:
+    graphics = await choose_graphics(find_browser().path)
+    browsers = await asyncio.gather(*(Browser.launch(graphics=graphics) for _ in range(count)))
+    try:
+        yield browsers
+    finally:
+        await asyncio.gather(*(browser.close() for browser in browsers))
 
 
 async def _page(browser: Browser, bundle: Bundle, spec: RenderSpec) -> LoadedPage:

@@ -47,7 +47,7 @@ from pathlib import Path
 from benchmarks.chart import Group, draw
 from benchmarks.cpu import ProcessKind, adopt_orphans
 from benchmarks.engine import OurRun, WatchedLocal, render_cold, render_warm
-from benchmarks.floor import Floor, measure_floor
+from benchmarks.floor import Floor, measure_floor, take_pictures
 from benchmarks.peers import PEERS, PeerJob, PeerRenderer, PeerRun
 from benchmarks.scenes import LIBRARY_SCENES, SCENES, bundle_of
 from benchmarks.ssim import ssim
@@ -98,7 +98,7 @@ class SceneRuns:
 
     scene: str
     shape: RenderShape
-    floors: list[Floor]
+    floors: list[Floor] = field(default_factory=list[Floor])
     ours: list[OurRun] = field(default_factory=list[OurRun])
     drafts: list[OurRun] = field(default_factory=list[OurRun])
     alone: list[OurRun] = field(default_factory=list[OurRun])
@@ -235,9 +235,9 @@ class RenderComparison:
         )
         # a page without the contract is stepped through every frame: leaving some out would make it dearer, not cheaper
         stride = 1 if name in LIBRARY_SCENES else 4
-        print(f"{name} {shape.name}: floor", flush=True)
-        first = await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride)
-        done = SceneRuns(name, shape, [first])
+        print(f"{name} {shape.name}: pictures to compare with", flush=True)
+        pictures = await take_pictures(bundle, spec, folder, workers=WORKERS)
+        done = SceneRuns(name, shape)
         peers = self._peers if name in SCENES else ()
         best = {peer.name: await self._best(peer, name, shape, folder, (WORKERS, OUR_WORKERS)) for peer in peers}
         alone: dict[PeerRenderer, str] = {}
@@ -247,8 +247,7 @@ class RenderComparison:
         executor = self._executors[OUR_WORKERS]
         for number in range(rounds):
             print(f"{name} {shape.name}: round {number + 1} of {rounds}", flush=True)
-            floor = await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride, pictures=first.pictures)
-            done.floors[number:] = [floor]  # the first round's too: what peers like best was sought meanwhile
+            done.floors.append(await measure_floor(bundle, spec, folder, workers=WORKERS, stride=stride))
             for peer in peers or (None,):
                 done.ours.append(await render_warm(executor, bundle, spec, folder / "koda.mp4"))
                 if peer is not None:
@@ -258,11 +257,11 @@ class RenderComparison:
                     done.drafts.append(await render_warm(executor, bundle, draft, folder / "koda-draft.mp4"))
             if full and name in SCENES:
                 await self._cold_and_alone(done, bundle, spec, alone)
-        done.ssim[OUR] = await ssim(done.ours[-1].video, first.pictures)
+        done.ssim[OUR] = await ssim(done.ours[-1].video, pictures)
         if done.drafts:
-            done.ssim[DRAFT] = await ssim(done.drafts[-1].video, first.pictures)
+            done.ssim[DRAFT] = await ssim(done.drafts[-1].video, pictures)
         for peer in peers:
-            done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, first.pictures)
+            done.ssim[peer.name] = await ssim(done.peers[peer.name][-1].video, pictures)
         return done
 
     async def _cold_and_alone(

@@ -103,21 +103,9 @@ def _cell_options(spec: RenderSpec, cells: Sequence[int], image: ImageKind, targ
     """Return FFmpeg's arguments of a second output: some frames, as small as the contact sheet shows them."""
     # they are chosen behind the repeating, as the first output's are, and no others are converted
     filters = f"fps={spec.fps},select='{chosen(cells)}',{_conversion(spec, image)},{cell_filter(spec)}"
-    line = ["-map", "0:v:0", "-vf", filters, "-frames:v", str(len(cells)), "-fps_mode", "passthrough"]
-    return [
-        *line,
-        "-threads",
-        "1",
-        "-fflags",
-        "+bitexact",
-        "-flags:v",
-        "+bitexact",
-        "-q:v",
-        "2",
-        "-f",
-        "mjpeg",
-        str(target),
-    ]
+    which = ["-map", "0:v:0", "-vf", filters, "-frames:v", str(len(cells)), "-fps_mode", "passthrough"]
+    how = ["-threads", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-q:v", "2"]
+    return [*which, *how, "-f", "mjpeg", str(target)]
 
 
 def _x264(spec: RenderSpec) -> dict[str, object]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from koda_ray.render.protocol import Slots
-from koda_ray.render.spec import UNIT_S, RenderSpec, Unit
+from koda_ray.render.spec import RenderSpec, Unit, unit_frames
 
 __all__ = ["CostModel", "next_units", "run_of", "tasks_at_once", "tasks_left"]
 
@@ -90,7 +90,7 @@ def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
         index: The unit.
         stepped: Whether the page has to be stepped through every frame.
     """
-    frames = max(1, round(UNIT_S * spec.fps))
+    frames = unit_frames(spec)
     unit_s = _guess_s(spec) * frames
     if index < _EARLY_UNITS:
         size = next(n for n in (_EARLY_RUN_UNITS, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)

@@ -113,8 +113,8 @@ class UnitResult:
     ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
     bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names what the frames
     are made of (`koda_ray.render.alike`), None where that is not known;
-    ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none where a
-    sheet seeks them, or it was captured for a film of another length, which has others);
+    ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none of
+    formats that are decoded for their sheet; others where it was captured for a film of another length);
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from koda_ray.render.decode import OVER_GREY, look, skips_to_units
 from koda_ray.render.ffmpeg import QUIETLY, run
-from koda_ray.render.spec import RenderSpec, Unit, plan_units
+from koda_ray.render.spec import RenderSpec, Unit, unit_frames
 
 __all__ = [
     "TO_PICTURE",
@@ -64,15 +64,15 @@ def sheet_frames(spec: RenderSpec, cells: int = _CELLS) -> tuple[int, ...]:
     """
     total = spec.frame_count
     count = min(cells, total)
-    starts = [unit.start for unit in plan_units(spec)]
-    if len(starts) >= cells:
-        return tuple(starts[(2 * cell + 1) * len(starts) // (2 * cells)] for cell in range(cells))
+    units = _units(spec)
+    if units >= cells:
+        return tuple((2 * cell + 1) * units // (2 * cells) * unit_frames(spec) for cell in range(cells))
     return tuple((2 * cell + 1) * total // (2 * count) for cell in range(count))
 
 
 def seeks(spec: RenderSpec) -> bool:
     """Whether a sheet's frames are sought: quick in a joined video; in a list of units FFmpeg decodes those before."""
-    return len(plan_units(spec)) >= _CELLS and spec.format not in ("gif", "png") and not spec.alpha
+    return _units(spec) >= _CELLS and spec.format not in ("gif", "png") and not spec.alpha
 
 
 def cells_of(spec: RenderSpec, unit: Unit) -> tuple[int, ...]:
@@ -129,6 +129,10 @@ def picture_filter(spec: RenderSpec, ratio: float) -> str:
     size = f"scale={max(2, round(width * ratio / 2) * 2)}:{max(2, round(height * ratio / 2) * 2)}"
     scaled = f"{size},{OVER_GREY},scale={_TO_JPEG}" if spec.alpha else f"{size}:{_TO_JPEG}"
     return f"{scaled},format=yuvj420p"
+
+
+def _units(spec: RenderSpec) -> int:
+    return -(-spec.frame_count // unit_frames(spec))
 
 
 def _within(spec: RenderSpec, long_side_px: int) -> float:

@@ -37,6 +37,7 @@ __all__ = [
     "grid_hash",
     "plan_units",
     "recipe_hash",
+    "unit_frames",
     "unit_hash",
 ]
 
@@ -359,9 +360,14 @@ def fit_size(size: tuple[int, int], *, short_side_px: int, long_side_px: int) ->
     return max(MIN_SIDE_PX, round(width * ratio / 2) * 2), max(MIN_SIDE_PX, round(height * ratio / 2) * 2)
 
 
+def unit_frames(spec: RenderSpec) -> int:
+    """Return how many frames each unit of a video has; the last one may have fewer."""
+    return max(1, round(UNIT_S * spec.fps))
+
+
 def plan_units(spec: RenderSpec) -> tuple[Unit, ...]:
     """Cut a video into its units; the last one may be shorter."""
-    step = max(1, round(UNIT_S * spec.fps))
+    step = unit_frames(spec)
     total = spec.frame_count
     return tuple(Unit(index, start, min(start + step, total)) for index, start in enumerate(range(0, total, step)))
 

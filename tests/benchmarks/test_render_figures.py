@@ -14,7 +14,7 @@ from benchmarks.peers import PeerRun
 from benchmarks.render import FULL, SceneRuns, promised_figures
 
 VIDEO = Path("video.mp4")
-FLOOR = Floor(paint_ms=15.0, paint_wall_ms=16.0, x264_ms=5.0, pictures={})
+FLOOR = Floor(paint_ms=15.0, paint_wall_ms=16.0, x264_ms=5.0)
 
 
 def ours(*, cpu_ms: float = 30.0, to_file_ms: float = 20.0) -> OurRun:
@@ -58,7 +58,7 @@ def test_how_far_an_engine_could_get_is_told_by_a_floor_whose_pictures_leave_the
 
 
 def test_a_run_is_held_against_the_floor_of_its_round() -> None:
-    slow = Floor(paint_ms=30.0, paint_wall_ms=32.0, x264_ms=10.0, pictures={})
+    slow = Floor(paint_ms=30.0, paint_wall_ms=32.0, x264_ms=10.0)
     runs = [replace(ours(cpu_ms=each), wall_ms=each / 2) for each in (22.0, 22.0, 44.0, 44.0)]
     told = promised_figures([replace(scene(ours=runs), floors=[FLOOR, slow])], FULL[0])
     assert told["cpu_over_floor"] == {"dom": 1.1} and told["wall_over_half_floor"] == {"dom": 1.1}
