@@ -118,7 +118,8 @@ class LocalExecutor:
     async def warm(self) -> None:
         """Start a browser for each worker now, so that the first units need not wait for theirs."""
         missing = range(self._workers - len(self._idle))
-        self._idle += await asyncio.gather(*(self._launch() for _ in missing))
+        helpers = helper_threads(self._workers)
+        self._idle += await asyncio.gather(*(self._launch(helpers=helpers) for _ in missing))
 
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""

@@ -213,8 +213,15 @@ async def test_whoever_works_alone_has_helpers_and_beside_others_none(monkeypatc
         pytest.skip("Mesa draws nothing here")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert captures_at_work() == 0
-    for pages, others, helpers in ((None, 0, 2), (2, 0, 0), (1, 1, 0)):
+    for is_warm, pages, others, helpers in (
+        (False, None, 0, 2),
+        (True, None, 0, 2),
+        (False, 2, 0, 0),
+        (False, 1, 1, 0),
+    ):
         async with LocalExecutor(workers=1) as executor:
+            if is_warm:
+                await executor.warm()
             beside = [WorkFolder(CAPTURE) for _ in range(others)]
             assert captures_at_work() == others
             async with executor.browser(pages=pages) as browser:
