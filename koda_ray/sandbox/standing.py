@@ -101,8 +101,10 @@ class Standing:
         """Say how the processes of a sandbox stand, those that ended included."""
         there = {one.name: one for one in await tmux.processes()}
         rows = {one.name: one for one in await self._store.sandbox_processes(row.id)}
+        unwritten: set[str] = set()
         for name, process in there.items():
             if name not in rows or rows[name].run != process.run:  # whoever launched it died before it was written
+                unwritten.add(name)
                 rows[name] = ProcessRecord(
                     sandbox_id=row.id,
                     name=name,
@@ -111,16 +113,21 @@ class Standing:
                     run=process.run,
                     created_at=process.started_at,
                 )
-        return [await self.process(rows[name], there.get(name)) for name in sorted(rows)]
+        return [
+            await self.process(rows[name], there.get(name), is_written=name not in unwritten) for name in sorted(rows)
+        ]
 
-    async def process(self, record: ProcessRecord, found: Process | None) -> ProcessState:
+    async def process(self, record: ProcessRecord, found: Process | None, *, is_written: bool = True) -> ProcessState:
         """Say how a process stands by what tmux says of it, and write down an end once it is known."""
         if found is not None and (found.running or found.exit_code is None):
             return ProcessState(record=record, state="running")
         code = record.exit_code if found is None else found.exit_code
         if record.ended_at is None or record.exit_code != code:
             record = replace(record, ended_at=record.ended_at or now(), exit_code=code)
-            await self._store.put_process(record)
+            if is_written:  # unless it was forgotten meanwhile: it is being ended
+                await self._store.end_process(record)
+            else:
+                await self._store.put_process(record)
         return ProcessState(record=record, state="lost" if code is None else "ended")
 
     # inside

@@ -166,6 +166,10 @@ class BoxStore(Protocol):
         """
         ...
 
+    async def end_process(self, process: ProcessRecord) -> None:
+        """Write down how a process ended, where its row is there and of the same run: it may be forgotten meanwhile."""
+        ...
+
     async def sandbox_processes(self, sandbox_id: str) -> list[ProcessRecord]:
         """Read a sandbox's processes by name."""
         ...

@@ -105,6 +105,16 @@ class JsonBoxes:
 
         return await self._database.write(work)
 
+    async def end_process(self, process: ProcessRecord) -> None:
+        """Write down how a process ended, where its row is there and of the same run: it may be forgotten meanwhile."""
+
+        def work(change: Transaction) -> None:
+            row = change.tables.get("processes", process.name, process.sandbox_id)
+            if row is not None and row["run"] == process.run:
+                change.put("processes", encode(process))
+
+        await self._database.write(work)
+
     async def sandbox_processes(self, sandbox_id: str) -> list[ProcessRecord]:
         """Read a sandbox's processes by name."""
 

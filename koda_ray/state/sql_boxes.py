@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy import Connection, Table, delete, func, select, update
 
 from koda_ray.state import schema
 from koda_ray.state.boxes import THIS, ImageRecord, ProcessRecord, SandboxRecord, new_deployment
@@ -101,6 +101,13 @@ class SqlBoxes:
             return True
 
         return await self._database.write(work)
+
+    async def end_process(self, process: ProcessRecord) -> None:
+        """Write down how a process ended, where its row is there and of the same run: it may be forgotten meanwhile."""
+        same = (_P.sandbox_id == process.sandbox_id, _P.name == process.name, _P.run == process.run)
+        statement = update(schema.processes).where(*same)
+        end = {"ended_at": process.ended_at, "exit_code": process.exit_code}
+        await self._database.write(lambda connection: connection.execute(statement, end))
 
     async def sandbox_processes(self, sandbox_id: str) -> list[ProcessRecord]:
         """Read a sandbox's processes by name."""

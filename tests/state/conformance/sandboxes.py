@@ -185,9 +185,15 @@ class SandboxRowConformance:
         again = dataclasses.replace(server, command="npm run dev", run="1e" * 16, ended_at=now(), exit_code=7)
         await store.put_process(again)
         assert await store.sandbox_processes(mine.id) == [shell, again]
+        ended = dataclasses.replace(shell, ended_at=now(), exit_code=3)
+        await store.end_process(ended)
+        await store.end_process(dataclasses.replace(server, ended_at=now()))  # of a run that was replaced
+        assert await store.sandbox_processes(mine.id) == [ended, again]
+        await store.put_process(shell)
         for _ in range(2):
             await store.forget_process(mine.id, "server")
         await store.forget_process("sbx_none", "server")
+        await store.end_process(again)  # seen before it was forgotten
         assert await store.sandbox_processes(mine.id) == [shell]
         await store.sandbox_destroyed(mine.id)
         assert await store.sandbox_processes(mine.id) == []
