@@ -36,7 +36,7 @@ from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.sheet import cells_of
-from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, unit_frames
 from koda_ray.render.stored import copy_unit, write_unit
 from koda_ray.state.storage import sha256
 
@@ -137,14 +137,17 @@ class _Capture:
         return run_of(self._task.spec, unit.index, stepped=stepped)
 
     async def _begin(self, unit: Unit) -> tuple[LoadedPage, str | None]:
-        """Open a page for a run; return it with the hash of the frame before the run's first."""
+        """Open a page for a unit and those behind it; return it with the hash of the frame before.
+
+        It begins where the unit's run does, also where some of that is there: what is drawn depends on what was before.
+        """
         started = time.perf_counter()
         page = await self._open("drawn")
         self._ready_ms = _ms_since(started)
-        if unit.start == 0:
-            return page, None
-        mode: CaptureMode = self._task.mode
-        _, before = await self._take(page, unit.start - 1, mode)
+        run_start = self._run(page, unit) * unit_frames(self._task.spec)
+        before: str | None = None
+        for frame in range(max(0, run_start - 1), unit.start):
+            _, before = await self._take(page, frame, self._task.mode)
         return page, before
 
     async def _open(self, witness: Witness) -> LoadedPage:
@@ -234,7 +237,7 @@ class _Capture:
             key = self._task.keys[self._task.units.index(unit)]
             warnings, inputs = page.problems.warnings, page.inputs
             new = replace(old, unit=unit, key=key, adopted=True, alike=True, inputs=inputs, warnings=warnings)
-            found.append(new)
+            found.append(replace(new, threw=page.problems.fatal is not None))
         return found
 
     async def _is_seen(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> bool:
@@ -294,6 +297,7 @@ class _Capture:
                 timings_ms=timings,
                 sought=page.contract,
                 inputs=page.inputs,
+                threw=page.problems.fatal is not None,
                 evidence=None if seen is None else evidence(seen.digest, page.inputs),
                 warnings=page.problems.warnings,
             )

@@ -31,7 +31,7 @@ from koda_ray.render.protocol import (
 )
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
-from koda_ray.render.stored import read_unit
+from koda_ray.render.stored import fits, read_unit
 from koda_ray.render.trial import Trial, TrialFails
 from koda_ray.tracing import ended_span, span
 
@@ -180,7 +180,7 @@ class UnitCollector:
     async def find(self, unit: Unit, mode: CaptureMode) -> UnitResult | None:
         """Look a unit up in storage."""
         found = await read_unit(self._storage, self._user_id, self.key(unit, mode))
-        return None if found is None else replace(found, unit=unit)
+        return None if found is None or not fits(self._spec, found) else replace(found, unit=unit)
 
     def siblings(self, mode: CaptureMode) -> Siblings:
         """Return the videos that differ from this one in their bundle alone."""

@@ -19,7 +19,7 @@ from koda_ray.render.bundle import Bundle, bundle_contents
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
-from koda_ray.render.stored import copy_unit, read_unit
+from koda_ray.render.stored import copy_unit, fits, read_unit
 from koda_ray.state.keys import sibling_key, siblings_prefix
 
 __all__ = ["ABSENT", "MAX_INPUTS", "Inputs", "Siblings"]
@@ -137,7 +137,7 @@ class Siblings:
     async def _adopt(self, unit: Unit, bundle: str, contents: Mapping[str, str]) -> UnitResult | None:
         theirs = self._key(unit, bundle)
         found = await read_unit(self.storage, self.user_id, theirs)
-        if found is None or found.inputs is None:
+        if found is None or found.inputs is None or not fits(self.spec, found):
             return None
         if any(contents.get(name, ABSENT) != digest for name, digest in found.inputs.items()):
             return None

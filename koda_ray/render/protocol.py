@@ -115,6 +115,7 @@ class UnitResult:
     are made of (`koda_ray.render.alike`), None where that is not known;
     ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none of
     formats that are decoded for their sheet; others where it was captured for a film of another length);
+    ``threw`` says that its page had thrown an exception by its last frame, which a strict film has no part in;
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
 
@@ -134,6 +135,7 @@ class UnitResult:
     evidence: str | None = None
     sought: bool = True
     inputs: Mapping[str, str] | None = None
+    threw: bool = False
     cells: Mapping[int, str] = field(default_factory=dict[int, str])
     warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])

@@ -14,11 +14,11 @@ from typing import Any, cast
 from koda_ray.errors import NotFound
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.spec import Unit
+from koda_ray.render.spec import RenderSpec, Unit
 from koda_ray.state.keys import bundle_key, unit_key, unit_meta_key
 from koda_ray.types import now
 
-__all__ = ["TOUCH_AFTER", "copy_unit", "needs_replay", "note_replay", "read_unit", "write_unit"]
+__all__ = ["TOUCH_AFTER", "copy_unit", "fits", "needs_replay", "note_replay", "read_unit", "write_unit"]
 
 TOUCH_AFTER = timedelta(hours=6)
 """How exactly is known when something was last used: what nobody uses any more is removed after days."""
@@ -61,6 +61,11 @@ async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitRes
         return None
     whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None
+
+
+def fits(spec: RenderSpec, unit: UnitResult) -> bool:
+    """Whether a unit may be part of a film: where its page threw, a strict film is to say so and not to have it."""
+    return not (spec.strict and unit.threw)
 
 
 async def copy_unit(storage: RetryingStorage, user_id: str, key: str, unit: UnitResult) -> bool:

@@ -7,13 +7,15 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 
 from koda_ray.errors import BrowserCrashed, NotFound, PageError, QualityRejected, RenderError
+from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.plan import run_of
 from koda_ray.render.programs import find_program
 from koda_ray.render.protocol import (
     NODE_FULL,
@@ -94,6 +96,54 @@ async def render(
 async def forget_videos(storage: Storage) -> None:
     """Let the next job join units again, though their video was made before."""
     await storage.delete_prefix(f"users/{USER}/films")
+
+
+COUNTING = """<!doctype html><style>body { margin: 0; background: #123 }</style><script>
+let shown = 0;
+window.__koda = { version: 1, mode: "export", duration: 3, fps: 15, size: { width: 640, height: 360 },
+  ready: Promise.resolve(),
+  seek: async (seconds) => {
+    shown += 1;
+    const within = Math.round(seconds * 15) % 15;  // units meet in frames that show nothing of it
+    document.body.style.background = within > 3 && within < 12 ? `rgb(${shown * 5}, 80, 40)` : "#123";
+  } };
+</script>"""
+
+
+@pytest.mark.full
+async def test_a_unit_is_drawn_after_those_of_its_run_also_where_they_are_there(
+    storage: Storage, local: LocalExecutor
+) -> None:
+    bundle = await put_page(storage, Bundle({"index.html": COUNTING.encode()}))
+    spec = small(bundle, duration_s=3.0, width=640, height=360, fps=15)
+    assert run_of(spec, 2, stepped=False) == 0
+    whole = await render(spec, storage, local)
+    units = cast("list[dict[str, str]]", whole.report["units"])
+    for lost in ((2,), (1,), (0, 2)):
+        await forget_videos(storage)
+        for index in lost:
+            await storage.delete(unit_meta_key(USER, units[index]["key"]))
+        again = await render(spec, storage, local, f"job_lost_{sum(lost)}{len(lost)}")
+        assert again.report["unitsReused"] == 3 - len(lost) and not again.report["replayed"]
+        assert (again.frame_hash, again.report["sha256"]) == (whole.frame_hash, whole.report["sha256"])
+
+
+THROWING = COUNTING.replace("shown += 1;", "if (seconds > 1.5) queueMicrotask(() => { throw new Error('too late') });")
+
+
+@pytest.mark.parametrize("change", [{}, {"notes.txt": b"asked for by nobody"}])
+async def test_a_strict_video_has_no_part_in_which_the_page_threw(
+    storage: Storage, local: LocalExecutor, change: dict[str, bytes]
+) -> None:
+    """Neither of its own bundle nor of another one, whose units would be taken over."""
+    files = {"index.html": THROWING.encode()}
+    lenient = small(await put_page(storage, Bundle(files)), duration_s=3.0, strict=False)
+    assert (await render(lenient, storage, local)).report["pageWarnings"]
+    strict = replace(lenient, bundle=await put_page(storage, Bundle(files | change)), strict=True)
+    with pytest.raises(PageError, match="too late"):
+        await render(strict, storage, local, "job_2")
+    again = (await render(replace(strict, strict=False), storage, local, "job_3")).report
+    assert again["pageWarnings"] and (again["unitsReused"] == 3 if change else again["madeBefore"] == "job_1")
 
 
 class Shuffled(Between):
