@@ -109,6 +109,20 @@ class Siblings:
                     break
         return list(adopted.values())
 
+    async def show(self, unit: Unit) -> bool:
+        """Whether another bundle's page showed a unit, and would have if it had been this bundle's.
+
+        Raises:
+            StorageError: Storage failed.
+        """
+        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
+        if contents is None:
+            return False
+        for bundle in await self._others():
+            if await self._shown(unit, bundle, contents) is not None:
+                return True
+        return False
+
     async def before(self, missing: Sequence[Unit]) -> list[UnitResult]:
         """Return the latest other bundle's units in the places of those that are missing, as far as they are known.
 
@@ -135,14 +149,19 @@ class Siblings:
         return [unit for unit in await asyncio.gather(*map(adopt, units)) if unit is not None]
 
     async def _adopt(self, unit: Unit, bundle: str, contents: Mapping[str, str]) -> UnitResult | None:
-        theirs = self._key(unit, bundle)
-        found = await read_unit(self.storage, self.user_id, theirs)
-        if found is None or found.inputs is None or not fits(self.spec, found):
-            return None
-        if any(contents.get(name, ABSENT) != digest for name, digest in found.inputs.items()):
+        found = await self._shown(unit, bundle, contents)
+        if found is None:
             return None
         ours = replace(found, unit=unit, key=self._key(unit, self.spec.bundle), adopted=True)
-        return ours if await copy_unit(self.storage, self.user_id, theirs, ours) else None
+        return ours if await copy_unit(self.storage, self.user_id, found.key, ours) else None
+
+    async def _shown(self, unit: Unit, bundle: str, contents: Mapping[str, str]) -> UnitResult | None:
+        """Return another bundle's unit, where all that its page had asked for is the same in these contents."""
+        found = await read_unit(self.storage, self.user_id, self._key(unit, bundle))
+        if found is None or found.inputs is None or not fits(self.spec, found):
+            return None
+        same = all(contents.get(name, ABSENT) == digest for name, digest in found.inputs.items())
+        return found if same else None
 
     def _key(self, unit: Unit, bundle: str) -> str:
         how = self.mode if unit.start else "seek"

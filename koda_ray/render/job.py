@@ -39,7 +39,7 @@ from koda_ray.render.protocol import (
 from koda_ray.render.report import write_report
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.reuse import is_noted, made_before, note_made
-from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash
+from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash, plan_units
 from koda_ray.render.stored import needs_replay, note_replay
 from koda_ray.render.trial import Trial
 from koda_ray.state.keys import bundle_key
@@ -203,8 +203,7 @@ class RenderJob:
             slots=self._slots,
         )
         collector.trial = self._trial
-        known = await needs_replay(self._storage, self._user_id, self._spec.bundle)
-        mode: CaptureMode = "replay" if known else "seek"
+        mode: CaptureMode = "replay" if await self._needs_replay(collector) else "seek"
         found: int | None = None
         try:
             units = await collector.collect(mode)
@@ -214,6 +213,16 @@ class RenderJob:
             mode = "replay"
             units = await collector.collect(mode)
         return _Collected(environment=environment, collector=collector, units=units, mode=mode, found=found)
+
+    async def _needs_replay(self, collector: UnitCollector) -> bool:
+        """Whether it is known that the page does not restore its state: of its bundle, or of one with the same page."""
+        if await needs_replay(self._storage, self._user_id, self._spec.bundle):
+            return True
+        # played until the last unit, a page has asked for all that it asks for
+        if not await collector.siblings("replay").show(plan_units(self._spec)[-1]):
+            return False
+        await note_replay(self._storage, self._user_id, self._spec.bundle)
+        return True
 
     async def _make(self, environment: Environment, started: float) -> RenderResult:
         made = None if self._early is None else await self._early

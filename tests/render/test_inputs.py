@@ -90,11 +90,17 @@ async def test_what_nobody_asked_for_changes_no_frame(storage: Storage, change: 
 
 
 @pytest.mark.browser
-async def test_a_new_soundtrack_has_nothing_captured_again(storage: Storage) -> None:
-    sound = (AudioTrack(path="music.wav"),)
-    first = await made(storage, FILES, "job_1", audio=sound)
-    second = await made(storage, FILES | {"music.wav": wav(click(9_000))}, "job_2", audio=sound)
-    assert adopted(first) == (0, 0) and adopted(second) == (3, 3)
+@pytest.mark.parametrize("is_summed_up", [False, True])
+async def test_a_new_soundtrack_has_nothing_captured_again(storage: Storage, is_summed_up: bool) -> None:
+    sound, page = (AudioTrack(path="music.wav"),), PAGE
+    if is_summed_up:  # where the dot is then depends on the frames before: the page is played
+        page = page.replace("seconds * 10 +", "(dot.way = (dot.way ?? 0) + 1) +")
+    files = FILES | {"index.html": page.encode()}
+    first = await made(storage, files, "job_1", audio=sound, duration_s=5.0)
+    second = await made(storage, files | {"music.wav": wav(click(9_000))}, "job_2", audio=sound, duration_s=5.0)
+    assert first.report["replayed"] is second.report["replayed"] is is_summed_up
+    assert second.report["replayedBecauseOfUnit"] is None  # nothing was sought to find that out
+    assert adopted(first) == (0, int(is_summed_up)) and adopted(second) == (5, 5)  # unit 0 is the same in both modes
     assert first.frame_hash == second.frame_hash and first.report["sha256"] != second.report["sha256"]
 
 
