@@ -79,7 +79,7 @@ class Siblings:
         return recipe_hash(self.spec, environment=self.environment, mode=self.mode)
 
     async def note(self) -> None:
-        """Remember that the video was made of its bundle.
+        """Remember that the video's units were made of its bundle.
 
         Raises:
             StorageError: It could not be stored.

@@ -212,6 +212,7 @@ class RenderJob:
             await note_replay(self._storage, self._user_id, self._spec.bundle)
             mode = "replay"
             units = await collector.collect(mode)
+        await collector.siblings(mode).note()  # the next bundle's units may be these, also where this video is refused
         return _Collected(environment=environment, collector=collector, units=units, mode=mode, found=found)
 
     async def _needs_replay(self, collector: UnitCollector) -> bool:
@@ -231,7 +232,6 @@ class RenderJob:
         collector, units, mode, found = made.collector, made.units, made.mode, made.found
         captured_s = time.perf_counter() - started
         units, joined = await self._join(collector, units)
-        await collector.siblings(mode).note()
         await self._meter.stage("uploading", 0.99)
         report = self._report(environment, units, joined, replayed=mode == "replay", found=found)
         report["failures"] = list[JsonValue](collector.failures)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koda_ray.errors import QualityRejected
 from koda_ray.render.bundle import Bundle, bundle_contents, store_bundle
 from koda_ray.render.inputs import ABSENT, MAX_INPUTS, Inputs, Siblings
 from koda_ray.render.job import RenderJob
@@ -102,6 +103,15 @@ async def test_a_new_soundtrack_has_nothing_captured_again(storage: Storage, is_
     assert second.report["replayedBecauseOfUnit"] is None  # nothing was sought to find that out
     assert adopted(first) == (0, int(is_summed_up)) and adopted(second) == (5, 5)  # unit 0 is the same in both modes
     assert first.frame_hash == second.frame_hash and first.report["sha256"] != second.report["sha256"]
+
+
+@pytest.mark.full
+@pytest.mark.browser
+async def test_what_a_refused_video_was_made_of_is_taken_over_too(storage: Storage) -> None:
+    still = FILES | {"index.html": PAGE.replace("seconds * 10", "10").replace("late ? late.colour :", "").encode()}
+    with pytest.raises(QualityRejected, match="does not animate"):
+        await made(storage, still, "job_1", moves=True)
+    assert adopted(await made(storage, still | {"notes.txt": b"other"}, "job_2", moves=False)) == (3, 3)
 
 
 # --- the rule -----------------------------------------------------------------------------------------------------
