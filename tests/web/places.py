@@ -351,6 +351,7 @@ async def _gone(koda: World, page: Page) -> AsyncGenerator[str]:
     await expect(page.get_by_role("heading", name="A newer version of this page is here")).to_be_visible()
     yield "missed-newer"
     await page.goto(koda.url)
+    await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await expect(page.get_by_role("status").filter(has_text="A newer version of this page is here")).to_be_visible()
     yield "newer"
