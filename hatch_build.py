@@ -29,7 +29,7 @@ class PackedHook(BuildHookInterface[Any]):
                 if path.is_file() and _NOT_PACKED.isdisjoint(inside.parts):
                     build_data["force_include"][str(path)] = f"koda_ray/{inside.as_posix()}"
         page = root / _BUILT
-        if (page / "index.html").is_file():
-            build_data["force_include"][str(page)] = _PLACES[self.target_name]
+        if (page / "index.html").is_file():  # a link to the build of now: those before it are for this machine's pages
+            build_data["force_include"][str(page.resolve())] = _PLACES[self.target_name]
         else:
             self.app.display_warning(f"without the page in the browser: {page} is not there; ./koda setup builds it")

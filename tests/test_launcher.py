@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from koda_ray.config import REPO_ROOT
+from koda_ray.serve.built import BuiltPage, builds_of
 
 # What the launcher itself calls, and nothing that it could find a browser, a package manager or a Python with.
 _TOOLS = (
@@ -315,6 +316,57 @@ def test_the_page_is_built_where_it_can_be_and_nothing_else_waits_for_it(set_up_
     (source / "src" / "main.ts").write_text("two")
     assert "[5/5] The browser's page done" in set_up_once.run("list").stderr
     assert built.read_text() == "two with another"
+    shutil.rmtree(source)
+
+
+@pytest.mark.full
+def test_what_was_built_of_the_page_is_kept_for_those_who_have_it_open(set_up_once: Copy) -> None:
+    source, built = set_up_once.root / "web", set_up_once.root / ".koda" / "web"
+    built.unlink(missing_ok=True)  # what another test built
+    shutil.rmtree(built.with_name("web.builds"), ignore_errors=True)
+    (source / "src").mkdir(parents=True)
+    (source / "node" / "src").mkdir(parents=True)
+    (source / "public").mkdir()
+    (source / "public" / "icon.svg").write_text("<svg/>")
+    (source / "node" / "package.json").write_text("{}")
+    (source / "node" / "src" / "node.ts").touch()
+    (source / ".npmrc").write_text("audit=false\n")
+    (source / "package.json").write_text(json.dumps({"name": "page", "scripts": {"build": "node build.mjs"}}))
+    (source / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": {"": {"name": "page"}}}))
+    (source / "build.mjs").write_text(
+        "import { mkdirSync, writeFileSync, readFileSync } from 'node:fs';"
+        "const out = process.argv[process.argv.indexOf('--outDir') + 1]; mkdirSync(`${out}/page`, { recursive: true });"
+        "const name = readFileSync('src/main.ts', 'utf8').split(' ')[0];"
+        "writeFileSync(`${out}/index.html`, name); writeFileSync(`${out}/page/${name}.js`, name);"
+    )
+
+    def build(words: str) -> BuiltPage:
+        (source / "src" / "main.ts").write_text(words)
+        done = set_up_once.run("setup")
+        assert "[5/5] The browser's page done" in done.stderr, done.stderr
+        return BuiltPage.read(built)
+
+    built.mkdir()  # as a source distribution has it
+    (built / "index.html").write_text("zero")
+    (built / "page").mkdir()
+    (built / "page" / "zero.js").write_text("zero")
+    found = build("one")
+    assert found.index is not None and found.index.body == b"one"
+    assert (set(found.files), set(found.before)) == ({"page/one.js"}, {"page/zero.js"})
+    assert built.is_symlink() and not os.readlink(built).startswith("/")  # the folder may be moved
+    assert set(build("two").before) == {"page/zero.js", "page/one.js"}
+    assert len(builds_of(built)) == 3
+    assert set(build("two // of which nothing else is made").before) == {"page/zero.js", "page/one.js"}
+    assert len(builds_of(built)) == 3
+    for name in ("three", "four", "five", "six"):
+        found = build(name)
+    assert set(found.before) == {f"page/{name}.js" for name in ("one", "two", "three", "four", "five")}
+    now = int(builds_of(built)[-1].name)
+    for at, build_before in enumerate(builds_of(built)):  # they came four days after each other
+        build_before.rename(build_before.with_name(str(now - 4 * 24 * 3600 * (5 - at))))
+    built.unlink()
+    built.symlink_to(builds_of(built)[-1])
+    assert set(build("seven").before) == {f"page/{name}.js" for name in ("four", "five", "six")}
     shutil.rmtree(source)
 
 

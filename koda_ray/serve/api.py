@@ -75,7 +75,7 @@ from koda_ray.serve.streams import Watchers
 from koda_ray.serve.traced import Traced
 from koda_ray.serve.unpacking import Unpacking
 from koda_ray.serve.unread import ReadingDeadline
-from koda_ray.serve.web import page_nowhere, web_router
+from koda_ray.serve.web import add_page
 from koda_ray.wire import CreateBatch, CreateRender, FileChanges, ProcessOutput
 
 __all__ = ["MAX_JSON_BYTES", "create_app"]
@@ -198,8 +198,7 @@ def create_app(
     for module in _ROUTES:
         # not included, for which FastAPI would make all their schemas anew at an application's first request
         app.router.routes.extend(module.router.routes)
-    app.include_router(web_router(deps.settings.web_path))
-    app.router.default = page_nowhere(deps.settings.web_path, app.router.default)
+    add_page(app, deps.settings.web_path)
     describe(app, extra_models=(Envelope, CreateBatch, CreateRender, FileChanges, ProcessOutput))
     return app
 

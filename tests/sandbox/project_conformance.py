@@ -118,10 +118,8 @@ class ProjectConformance:
         assert await taken(project_box, 1.5) == shots[1.5]  # from the build that is there still
         snapshot = await project_box.snapshot()
         assert not any(".vite" in path for path in snapshot.stamps)
-        assert [entry.path for entry in await project_box.list_files(".vite/koda-still")] == [
-            ".vite/koda-still/built-of",
-            ".vite/koda-still/bundle",
-        ]
+        (left,) = await project_box.list_files(".vite/koda-still")
+        assert left.path.startswith(".vite/koda-still/bundle-")
 
     @pytest.mark.browser
     @pytest.mark.full

@@ -36,6 +36,19 @@ async def test_a_page_without_a_contract_is_played_to_that_time(project_box: Loc
 
 @pytest.mark.browser
 @pytest.mark.full
+async def test_pictures_that_are_taken_at_once_are_those_that_are_taken_one_by_one(project_box: LocalSandbox) -> None:
+    times = (0.0, 1.5, 3.0)
+    whole = await project_box.read_file("src/App.tsx")
+    at_once: list[bytes] = []
+    for turn in range(3):
+        await project_box.write_files({"src/App.tsx": whole + f"\n// {turn}\n".encode()})  # built by all of them
+        at_once = await asyncio.gather(*(taken(project_box, at_s) for at_s in times))
+    assert at_once == [await taken(project_box, at_s) for at_s in times]
+    assert not [each.path for each in await project_box.list_files(".vite/koda-still") if "bundle-" not in each.path]
+
+
+@pytest.mark.browser
+@pytest.mark.full
 async def test_nothing_of_it_outlives_its_end(project_box: LocalSandbox) -> None:
     await project_box.write_files({"index.html": b"<script>for (;;);</script>"})
     with pytest.raises(CommandTimeout):

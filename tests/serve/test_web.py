@@ -95,6 +95,9 @@ async def test_what_never_changes_is_kept_and_the_rest_is_asked_for(page: httpx.
     script = await page.get("/page/index-abc.js")
     assert script.text == SCRIPT and "immutable" in script.headers["cache-control"]
     assert script.headers["content-encoding"] == "gzip" and int(script.headers["content-length"]) < len(SCRIPT)
+    missed = await page.get("/page/index-def.js", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert missed.status_code == 404 and missed.headers["content-type"] == "application/problem+json"  # not the page
+    assert missed.headers["cache-control"] == "no-store"
     plain = await page.get("/page/index-abc.js", headers={"Accept-Encoding": "identity"})
     assert plain.text == SCRIPT and "content-encoding" not in plain.headers
     known = await page.get("/", headers={"If-None-Match": (await page.get("/")).headers["etag"]})

@@ -337,7 +337,29 @@ async def _gone(koda: World, page: Page) -> AsyncGenerator[str]:
     yield "missing"
     await page.route("**/page/usage-*.js", lambda route: route.abort())
     await page.goto(f"{koda.url}/usage")
-    await expect(page.get_by_role("heading", name="This page did not come whole")).to_be_visible()
+    await expect(page.get_by_role("heading", name="This part of the page did not come")).to_be_visible()
+    yield "missed"
+
+    async def another(route: Route) -> None:
+        if route.request.resource_type == "document":
+            await route.continue_()
+        else:
+            await route.fulfill(body="another build", content_type="text/html")
+
+    await page.route(f"{koda.url}/", another)
+    await page.goto(f"{koda.url}/usage")
+    await expect(page.get_by_role("heading", name="A newer version of this page is here")).to_be_visible()
+    yield "missed-newer"
+    await page.goto(koda.url)
+    await expect(page.get_by_role("heading", name="What should move?")).to_be_visible()
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(page.get_by_role("status").filter(has_text="A newer version of this page is here")).to_be_visible()
+    yield "newer"
+    await page.unroute_all()
+    broken = "export const Usage = () => { throw new Error('it broke'); };"
+    await page.route("**/page/usage-*.js", lambda route: route.fulfill(body=broken, content_type="text/javascript"))
+    await page.goto(f"{koda.url}/usage")
+    await expect(page.get_by_role("heading", name="This page broke")).to_be_visible()
     yield "broken"
     await page.unroute_all()
     await page.route("**/v1/events?*", lambda route: route.abort())

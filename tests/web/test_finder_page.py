@@ -81,7 +81,8 @@ async def test_the_arrows_go_round_and_escape_leaves_everything_as_it_was(koda: 
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_have_count(0)
         await expect(words).to_be_focused()
-        await expect(words).to_have_value("A ball")
+        await page.keyboard.type(", slow")  # where one was typing
+        await expect(words).to_have_value("A ball, slow")
         await page.get_by_role("link", name="Renders").click()
         await page.get_by_role("button", name="Find").click()
         await found.get_by_role("option", name="New animation").click()

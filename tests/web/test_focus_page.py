@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from koda_ray import commands
+from koda_ray.client import KodaClient
 from koda_ray.config import Settings
 from koda_ray.events import NewEvent
 from koda_ray.types import Todo
@@ -216,4 +217,30 @@ async def test_phases_and_finished_todos_are_heard_and_no_thought_or_token_is(ko
         for words in ("Considering", "Pondering", "round", "mesh"):
             assert words not in heard
         await page.get_by_role("link", name="koda", exact=True).click()
+        await expect(page.get_by_role("link", name="A ball")).to_be_visible()
         await expect(page.get_by_role("status").filter(has_text="Preview to look at")).to_have_count(0)
+
+
+async def test_what_was_heard_in_the_studio_is_not_told_again_by_the_list(koda: World, browser: Browser) -> None:
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    async with looking(browser, koda.url) as page:
+        session_id = await begin(page, "A ball")
+        await page.get_by_role("button", name="Make this").click()
+        await expect(page.get_by_role("heading", name="Making it")).to_be_visible()
+        home = page.get_by_role("link", name="koda", exact=True)
+        await home.click()
+        card = page.get_by_role("listitem").filter(has_text="A ball")
+        await expect(card).to_contain_text("Making it")
+        await card.get_by_role("link", name="A ball").click()
+        koda.directory.hold = set()
+        await koda.directory.wake(session_id)
+        await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible(timeout=60_000)
+        await expect(page.get_by_role("status").filter(has_text="Preview to look at")).to_have_count(1)
+        await page.evaluate(LISTEN)
+        await home.click()  # where it stands as it was read there before, until it is read anew
+        await expect(card).to_contain_text("Preview to look at")
+        assert "Preview to look at" not in "\n".join(await page.evaluate("window.heard"))
+        koda.directory.hold = {"execute"}
+        async with KodaClient(koda.url) as client:
+            await client.changes(session_id, "red")
+        await expect(page.get_by_role("status").filter(has_text="A ball: Making it")).to_have_count(1)

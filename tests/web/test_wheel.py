@@ -47,7 +47,11 @@ def wheel_of(folder: Path, *, page: Path | None) -> Path:
     (source / "sandbox_image" / "template" / "node_modules").mkdir()
     (source / "sandbox_image" / "template" / "node_modules" / "theirs.js").touch()
     if page is not None:
-        shutil.copytree(page, source / ".koda" / "web")
+        builds = source / ".koda" / "web.builds"
+        shutil.copytree(page, builds / "2")
+        (builds / "1" / "page").mkdir(parents=True)  # one before it, which is kept for pages that are open there
+        (builds / "1" / "page" / "before.js").touch()
+        (source / ".koda" / "web").symlink_to("web.builds/2")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 and "hatchling" in done.stderr and "No matching distribution" in done.stderr:
@@ -74,7 +78,7 @@ def asked_of(installed: Path, program: str, **settings: str) -> str:
 async def test_a_wheel_has_the_page_and_its_server_gives_it(tmp_path: Path) -> None:
     installed = wheel_of(tmp_path, page=BUILT)
     page = Path(asked_of(installed, "from koda_ray.config import Settings; print(Settings().web_path)"))
-    assert page == installed / "koda_ray" / "page"
+    assert page == installed / "koda_ray" / "page" and not list(installed.rglob("before.js"))
     async with world(tmp_path, KODA_WEB_PATH=page) as koda, httpx.AsyncClient(base_url=koda.url) as browser:
         for path in (file for file in page.rglob("*") if file.is_file()):
             name = path.relative_to(page).as_posix()

@@ -1,20 +1,21 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { LogOut } from 'lucide-react';
-import { lazy, Suspense, useEffect } from 'react';
+import { Suspense, useEffect } from 'react';
 import { Link, Route, Switch, useLocation } from 'wouter';
 import { ask, type Problem } from './api/client';
 import { LOGIN, useLink, useLogin } from './api/hooks';
 import { forgetTyped } from './api/kept';
 import { ownersBefore } from './api/owner';
-import { patiently } from './api/reach';
 import { uploads } from './api/uploads';
 import { Announcer } from './parts/announcer';
 import { Away } from './parts/away';
 import { Button } from './parts/button';
 import { useArrival } from './parts/focus';
+import { late } from './parts/late';
 import { Mended } from './parts/mended';
 import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
+import { Newer } from './parts/newer';
 import { PuttingOnCanvas } from './parts/put-on-canvas';
 import { Said } from './parts/said';
 import { Toasts } from './parts/toasts';
@@ -24,18 +25,18 @@ import { SignIn } from './screens/sign-in';
 
 // what is not looked at first comes when it is; the studio, where the first page leads, once somebody does anything there
 const studio = () => import('./screens/session');
-const Session = lazy(() => patiently(studio).then((module) => ({ default: module.Session })));
-const Compare = lazy(() => patiently(() => import('./screens/compare')).then((module) => ({ default: module.Compare })));
-const Takes = lazy(() => patiently(() => import('./screens/takes')).then((module) => ({ default: module.Takes })));
-const Renders = lazy(() => patiently(() => import('./screens/renders')).then((module) => ({ default: module.Renders })));
-const Render = lazy(() => patiently(() => import('./screens/render')).then((module) => ({ default: module.Render })));
-const Watch = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Watch })));
-const Embed = lazy(() => patiently(() => import('./screens/watch')).then((module) => ({ default: module.Embed })));
-const Canvas = lazy(() => patiently(() => import('./screens/canvas')).then((module) => ({ default: module.Canvas })));
-const Assets = lazy(() => patiently(() => import('./screens/assets')).then((module) => ({ default: module.Assets })));
-const Usage = lazy(() => patiently(() => import('./screens/usage')).then((module) => ({ default: module.Usage })));
-const Sandboxes = lazy(() => patiently(() => import('./screens/sandboxes')).then((module) => ({ default: module.Sandboxes })));
-const Sandbox = lazy(() => patiently(() => import('./screens/sandbox')).then((module) => ({ default: module.Sandbox })));
+const Session = late(() => studio().then((module) => module.Session));
+const Compare = late(() => import('./screens/compare').then((module) => module.Compare));
+const Takes = late(() => import('./screens/takes').then((module) => module.Takes));
+const Renders = late(() => import('./screens/renders').then((module) => module.Renders));
+const Render = late(() => import('./screens/render').then((module) => module.Render));
+const Watch = late(() => import('./screens/watch').then((module) => module.Watch), (_, said) => <main>{said}</main>, true);
+const Embed = late(() => import('./screens/watch').then((module) => module.Embed), (_, said) => <main>{said}</main>, true);
+const Canvas = late(() => import('./screens/canvas').then((module) => module.Canvas));
+const Assets = late(() => import('./screens/assets').then((module) => module.Assets));
+const Usage = late(() => import('./screens/usage').then((module) => module.Usage));
+const Sandboxes = late(() => import('./screens/sandboxes').then((module) => module.Sandboxes));
+const Sandbox = late(() => import('./screens/sandbox').then((module) => module.Sandbox));
 
 const SIGNED_OUT = 'signed out';
 
@@ -108,6 +109,7 @@ function SignedIn() {
         )}
       </header>
       <Away isSilent={Boolean(login.error)} />
+      <Newer />
       {leaving.error && (
         <div className="mb-4">
           <Said problem={leaving.error} />

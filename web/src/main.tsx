@@ -6,6 +6,7 @@ import { forgetRead, LOGIN } from './api/hooks';
 import { heedMotion } from './api/motion';
 import { atChange } from './api/owner';
 import { heedScheme } from './api/scheme';
+import { heedSheets } from './api/sheets';
 import { App } from './app';
 import './style.css';
 
@@ -13,6 +14,7 @@ const client = new QueryClient({ defaultOptions: { queries: { staleTime: 5_000, 
 atChange(() => forgetRead(client));
 heedMotion();
 heedScheme();
+heedSheets();
 onProblem(({ status }) => {
   // whoever is not signed in any more is asked for the key wherever that shows; what was typed is kept
   const login = client.getQueryState(LOGIN);

@@ -23,11 +23,11 @@ const TYPES = {
   ".gif": "image/gif", ".avif": "image/avif", ".wasm": "application/wasm", ".woff2": "font/woff2", ".woff": "font/woff",
   ".ttf": "font/ttf", ".mp4": "video/mp4", ".webm": "video/webm", ".mp3": "audio/mpeg", ".wav": "audio/wav",
 };
-const PROFILE = "koda-still-";
+const PROFILE = "koda-still-", BUNDLE = "bundle-";
 const TICK_MS = 1000 / 60, POLL_MS = 10, QUIET_ROUNDS = 3, GRACE_MS = 2000, LEFT_MS = 600_000, MOST_REFUSED = 20;
 
 const asked = JSON.parse(globalThis.kodaAsked);
-const folder = path.resolve(asked.folder);
+const folder = path.resolve(asked.folder), own = path.join(folder, `${asked.name}.building`);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 class Failed extends Error {
@@ -37,15 +37,15 @@ class Failed extends Error {
   }
 }
 
-// what calls that were ended in the middle left
-const sweep = () => {
-  const old = (name) => Date.now() - fs.lstatSync(name).mtimeMs > LEFT_MS;
-  for (const name of fs.readdirSync("/tmp").filter((name) => name.startsWith(PROFILE)).map((name) => `/tmp/${name}`)) {
-    try { if (old(name)) fs.rmSync(name, { recursive: true, force: true }); } catch {} // another call's, or gone
-  }
-  for (const name of fs.existsSync(folder) ? fs.readdirSync(folder) : []) {
+// what calls that were ended in the middle left, and bundles of other sources that no call can be using any more
+const sweep = (bundle) => {
+  const clear = (name, afterMs) => {
+    try { if (Date.now() - fs.lstatSync(name).mtimeMs > afterMs) fs.rmSync(name, { recursive: true, force: true }); } catch {} // another call's, or gone
+  };
+  for (const name of fs.readdirSync("/tmp")) if (name.startsWith(PROFILE)) clear(`/tmp/${name}`, LEFT_MS);
+  for (const name of fs.readdirSync(folder)) {
     const left = path.join(folder, name);
-    if (/\.png(\.part)?$/.test(name) && old(left)) fs.rmSync(left, { force: true });
+    if (left !== bundle) clear(left, name.startsWith(BUNDLE) ? 2 * asked.readyMs + GRACE_MS : LEFT_MS);
   }
 };
 
@@ -64,20 +64,21 @@ const sources = (below, hash) => {
   return hash;
 };
 
+// Several calls may be under way at once, so each builds into a folder of its own, which gets the name of its sources once it is
+// whole: nothing is changed below a page that is open. Each use is noted as the folder's time.
 const build = () => {
-  const bundle = path.join(folder, "bundle"), stamp = path.join(folder, "built-of");
-  const fresh = () => sources(".", createHash("sha256")).digest("hex");
-  const key = fresh();
+  const fresh = () => path.join(folder, `${BUNDLE}${sources(".", createHash("sha256")).digest("hex").slice(0, 32)}`);
+  const bundle = fresh(), now = new Date();
   try {
-    if (fs.readFileSync(stamp, "utf8") === key) return bundle;
+    fs.utimesSync(bundle, now, now);
+    return bundle;
   } catch {} // it was never built
-  fs.rmSync(stamp, { force: true });
   fs.mkdirSync(folder, { recursive: true });
-  const line = [...asked.build, "--outDir", bundle];
-  const done = spawnSync(process.execPath, line, { encoding: "utf8", maxBuffer: 1 << 24 });
+  const done = spawnSync(process.execPath, [...asked.build, "--outDir", own], { encoding: "utf8", maxBuffer: 1 << 24 });
   if (done.status !== 0) throw new Failed(DOES_NOT_BUILD, `${done.stdout}\n${done.stderr}`);
-  if (!fs.existsSync(path.join(bundle, "index.html"))) throw new Failed(DOES_NOT_BUILD, "the build left no index.html");
-  if (fresh() === key) fs.writeFileSync(stamp, key); // else somebody wrote meanwhile
+  if (!fs.existsSync(path.join(own, "index.html"))) throw new Failed(DOES_NOT_BUILD, "the build left no index.html");
+  if (fresh() !== bundle) return own; // somebody wrote meanwhile: it is nobody else's
+  try { fs.renameSync(own, bundle); } catch (error) { if (!fs.existsSync(bundle)) throw error; } // another call was first
   return bundle;
 };
 
@@ -271,8 +272,8 @@ const open = async (browser, bundle) => {
 };
 
 const main = async () => {
-  sweep();
   const bundle = build();
+  sweep(bundle);
   const browser = launch(find());
   let page = null, said = {};
   try {
@@ -292,7 +293,9 @@ const main = async () => {
   }
 };
 
-main().then(() => process.exit(0), (error) => {
+const cleared = main().finally(() => fs.rmSync(own, { recursive: true, force: true }));
+
+cleared.then(() => process.exit(0), (error) => {
   console.error(error instanceof Failed ? error.message : error?.stack ?? error);
   process.exit(error?.code >= 64 ? error.code : NO_PICTURE);
 });

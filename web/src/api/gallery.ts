@@ -3,7 +3,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-qu
 import { useSearchParams } from 'wouter';
 import { ask, type Problem, type Schemas, type SessionSummary } from './client';
 import { isHidden, useDeleted } from './deleted';
-import { PINNED } from './hooks';
+import { isKept, PINNED } from './hooks';
 
 export interface Sought {
   text: string;
@@ -99,6 +99,7 @@ export function useGallery({ text, show }: Sought) {
     sessions: inOrder(pinned.data?.sessions ?? [], others.data ?? []),
     isRead,
     isOfBefore: others.isPlaceholderData || pinned.isPlaceholderData,
+    isKept: isKept(others) || isKept(pinned),
     problem: others.error ?? pinned.error,
     hasMore: others.hasNextPage,
     isReading: others.isFetchingNextPage,

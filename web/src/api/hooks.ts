@@ -28,6 +28,11 @@ export function useLogin() {
   });
 }
 
+/** Whether what there is was read before it was shown here, and is being read anew. */
+export function isKept({ isFetching, isFetchedAfterMount }: { isFetching: boolean; isFetchedAfterMount: boolean }): boolean {
+  return isFetching && !isFetchedAfterMount;
+}
+
 /** Have nothing that was read for one person seen by another: it is read anew where it is shown. */
 export function forgetRead(client: QueryClient): void {
   const isReadFor = { predicate: ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[0] !== LOGIN[0] };

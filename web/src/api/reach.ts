@@ -167,13 +167,3 @@ export async function readAgain(client: QueryClient): Promise<void> {
   await client.cancelQueries(isFailed);
   await client.refetchQueries(isFailed);
 }
-
-/** A part of the page that comes when it is needed: one that did not come, since the server was away, comes when that is back. */
-export async function patiently<Part>(load: () => Promise<Part>): Promise<Part> {
-  try {
-    return await load();
-  } catch {
-    await reach.back();
-    return load();
-  }
-}

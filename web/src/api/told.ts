@@ -29,9 +29,13 @@ function isDone({ status }: Todo): boolean {
   return status === 'done';
 }
 
-/** The same, for as long as a list is looked at. */
-export function useTold<S extends Listed>(sessions: readonly S[], nameOf: (one: S) => string): string {
+/**
+ * The same, for as long as a list is looked at. What is kept of before (`isKept`) is shown until it is read anew, and what became of that
+ * meanwhile is no news: it was heard where one was.
+ */
+export function useTold<S extends Listed>(sessions: readonly S[], isKept: boolean, nameOf: (one: S) => string): string {
   const [said, setSaid] = useState('');
+  const wasKept = useRef(isKept);
   const before = useRef(sessions);
   const named = useRef(nameOf);
   named.current = nameOf;
@@ -39,9 +43,10 @@ export function useTold<S extends Listed>(sessions: readonly S[], nameOf: (one: 
   const now = useRef(sessions);
   now.current = sessions;
   useEffect(() => {
-    const words = phasesTold(before.current, now.current, named.current);
+    const words = wasKept.current ? [] : phasesTold(before.current, now.current, named.current);
     before.current = now.current;
+    wasKept.current = isKept;
     if (words.length > 0) setSaid(words.join('. '));
-  }, [stands]);
+  }, [stands, isKept]);
   return said;
 }

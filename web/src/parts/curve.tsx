@@ -10,7 +10,7 @@ export function Curve({ values, seek }: { values: readonly number[]; seek: (fram
   const points = values.map((value, at) => `${at},${HIGH - (value / top) * (HIGH - 2)}`);
   const isSame = (values[most] ?? 0) < LEAST / 4;
   return (
-    <div className="space-y-1">
+    <div className="space-y-1.5 pb-1.5">
       <svg
         role="img"
         aria-label={isSame ? 'Both show the same in every frame' : `How much they differ, most at frame ${most}`}

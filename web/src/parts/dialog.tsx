@@ -9,6 +9,14 @@ interface Props {
   children: ReactNode;
 }
 
+/** Where one types, if one does. A browser gives a field back the focus, and not always that: in Chromium nothing is typed then. */
+function whereTyped(): () => void {
+  const at = document.activeElement;
+  if (!(at instanceof HTMLInputElement || at instanceof HTMLTextAreaElement) || at.selectionStart === null) return () => {};
+  const { selectionStart, selectionEnd } = at;
+  return () => void (at === document.activeElement && at.setSelectionRange(selectionStart, selectionEnd));
+}
+
 /** Something that is looked at by itself: Escape, its button and a click beside it leave it. */
 export function Dialog({ title, close, className = 'max-w-lg', children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -19,13 +27,20 @@ export function Dialog({ title, close, className = 'max-w-lg', children }: Props
     if (target !== dialog.current || !box) return false;
     return clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom;
   };
-  useEffect(() => dialog.current?.showModal(), []);
+  const goOnTyping = useRef(() => {});
+  useEffect(() => {
+    goOnTyping.current = whereTyped();
+    dialog.current?.showModal();
+  }, []);
   return (
     <dialog
       ref={dialog}
       aria-labelledby={name}
       className={`card m-auto w-[calc(100%-1.5rem)] p-6 text-text backdrop:bg-black/40 ${className}`}
-      onClose={close}
+      onClose={() => {
+        goOnTyping.current();
+        close();
+      }}
       onKeyDown={(event) => event.key === 'Escape' && event.stopPropagation()} // it is meant for this, not for what this lies over
       onPointerDown={(event) => (pressedBeside.current = isBeside(event))}
       onClick={(event) => {

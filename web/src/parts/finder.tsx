@@ -1,12 +1,15 @@
 import { Search } from 'lucide-react';
-import { lazy, type RefObject, Suspense, useEffect, useRef, useState } from 'react';
+import { type RefObject, Suspense, useEffect, useRef, useState } from 'react';
 import type { Act } from '../api/acts';
-import { patiently } from '../api/reach';
 import { Button } from './button';
 import { Dialog } from './dialog';
 import { FIND_KEY, IS_MAC, Key } from './keys';
+import { late } from './late';
 
-const Palette = lazy(() => patiently(() => import('./palette')).then((module) => ({ default: module.Palette })));
+const Palette = late(
+  () => import('./palette').then((module) => module.Palette),
+  (_, said) => said,
+);
 
 /** What is typed into is the same before what is found by it is there. */
 export const FIELD = {

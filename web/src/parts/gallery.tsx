@@ -20,7 +20,7 @@ export function Gallery() {
   const found = useGallery(sought);
   const { sessions, isRead, hasMore } = found;
   useFollowed(sessions.slice(0, FOLLOWED), useQueryClient());
-  const said = useTold(sessions, nameOf);
+  const said = useTold(sessions, found.isKept, nameOf);
   const now = useNow();
   const isAll = !sought.text && sought.show === 'all';
   const isNone = isRead && sessions.length === 0 && !hasMore;

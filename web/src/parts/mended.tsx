@@ -1,7 +1,7 @@
 import { Component, type ReactNode } from 'react';
 import { Button } from './button';
 
-/** What is said in place of a page that broke, or a part of which did not come. */
+/** What is said in place of a page that broke. A part that did not come says so itself (`late.tsx`). */
 export class Mended extends Component<{ children: ReactNode }, { isBroken: boolean }> {
   override state = { isBroken: false };
 
@@ -13,9 +13,9 @@ export class Mended extends Component<{ children: ReactNode }, { isBroken: boole
     if (!this.state.isBroken) return this.props.children;
     return (
       <main className="mx-auto max-w-md px-4 py-24 text-center">
-        <h1 className="text-2xl font-semibold tracking-tight">This page did not come whole</h1>
+        <h1 className="text-2xl font-semibold tracking-tight">This page broke</h1>
         <p role="alert" className="mt-3 text-muted">
-          The server may be away just now, or have changed.
+          That is a fault of the page, and of nothing that you made. What you typed for your animations stays.
         </p>
         <Button kind="main" className="mt-6" onClick={() => window.location.reload()}>
           Load it again

@@ -1,11 +1,19 @@
 import { SlidersHorizontal } from 'lucide-react';
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 import { useAct } from '../api/acts';
 import type { SessionView } from '../api/client';
-import { patiently } from '../api/reach';
+import { Dialog } from './dialog';
+import { late } from './late';
 
 // read once somebody asks for it
-const ThisSession = lazy(() => patiently(() => import('./this-session')).then((module) => ({ default: module.ThisSession })));
+const ThisSession = late(
+  () => import('./this-session').then((module) => module.ThisSession),
+  ({ close }, said) => (
+    <Dialog title="This session" close={close}>
+      {said}
+    </Dialog>
+  ),
+);
 
 /** The way to what holds for all of a session, and to its past. */
 export function OpensThisSession({ session }: { session: SessionView }) {

@@ -1,9 +1,17 @@
-import { lazy, type ReactNode, Suspense, useEffect, useSyncExternalStore } from 'react';
+import { type ReactNode, Suspense, useEffect, useSyncExternalStore } from 'react';
 import { useLocation } from 'wouter';
-import { patiently } from '../api/reach';
+import { Dialog } from './dialog';
+import { late } from './late';
 
 // canvases are read once somebody asks for them
-const Choice = lazy(() => patiently(() => import('./canvas-choice')).then((module) => ({ default: module.CanvasChoice })));
+const Choice = late(
+  () => import('./canvas-choice').then((module) => module.CanvasChoice),
+  (_, said) => (
+    <Dialog title="Put it on a canvas" close={close}>
+      {said}
+    </Dialog>
+  ),
+);
 
 interface Asked {
   sessionId: string;

@@ -1,11 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { ChevronLeft, RotateCcw, SquareTerminal, Timer } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useId, useState } from 'react';
+import { type ReactNode, Suspense, useId, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
 import { ask, Problem } from '../api/client';
 import { useMinutes } from '../api/minutes';
-import { patiently } from '../api/reach';
 import { addressOf, type Box, isOver, LIFETIMES, nameOf, rereadBox, rereadBoxes, useBox, useImages, whyNot } from '../api/sandboxes';
 import { BoxFiles } from '../parts/box-files';
 import { Processes } from '../parts/box-processes';
@@ -14,10 +13,18 @@ import { BoxState, Ending, factsOf } from '../parts/box-row';
 import { Button } from '../parts/button';
 import { Choice } from '../parts/chosen';
 import { useDraft } from '../parts/draft';
+import { late } from '../parts/late';
 import { Said } from '../parts/said';
 import { Missing } from './missing';
 
-const BoxTerminal = lazy(() => patiently(() => import('../parts/box-terminal')).then((module) => ({ default: module.BoxTerminal })));
+const BoxTerminal = late(
+  () => import('../parts/box-terminal').then((module) => module.BoxTerminal),
+  ({ name }, said) => (
+    <section aria-label={`Terminal of ${name}`} className="card px-5 pt-1 pb-5">
+      {said}
+    </section>
+  ),
+);
 
 /** One sandbox of one's own: how it stands, its page, its files, and what runs in it. */
 export function Sandbox({ id }: { id: string }) {

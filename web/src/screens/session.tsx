@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Moon, Workflow } from 'lucide-react';
-import { lazy, Suspense, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { Suspense, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link } from 'wouter';
 import { useAct } from '../api/acts';
 import { command, type CommandName, isForking, Problem, type SessionView, watchForks } from '../api/client';
@@ -9,13 +9,15 @@ import { hasFiles, useFile } from '../api/files';
 import { useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
-import { patiently, useStill } from '../api/reach';
+import { useStill } from '../api/reach';
 import type { Scene } from '../api/scenes';
 import { useChosen, useVersions } from '../api/versions';
 import { useAnnounced } from '../parts/announcer';
+import { Dialog } from '../parts/dialog';
 import { useOffline } from '../parts/director';
 import { useReturn } from '../parts/focus';
 import { Forked } from '../parts/forked';
+import { late } from '../parts/late';
 import { useMedia, WIDE } from '../parts/media';
 import { useNews } from '../parts/news';
 import { OpensThisSession } from '../parts/opens-this-session';
@@ -30,7 +32,14 @@ import { Turn } from '../parts/turn';
 import { OnlyVersion, Versions } from '../parts/versions';
 import { Missing } from './missing';
 
-const Files = lazy(() => patiently(() => import('../parts/files')).then((module) => ({ default: module.Files })));
+const Files = late(
+  () => import('../parts/files').then((module) => module.Files),
+  ({ close }, said) => (
+    <Dialog title="Files" close={close}>
+      {said}
+    </Dialog>
+  ),
+);
 
 /** While agents work, how far they are and the place to speak to them stay in view, and what was said is scrolled below them. */
 const STAYS = 'lg:sticky lg:top-4 lg:flex lg:max-h-[calc(100dvh-6rem)] lg:flex-col lg:self-start';

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'reac
 import { Link } from 'wouter';
 import { Chorus } from '../api/chorus';
 import { command, Problem, type SessionSummary } from '../api/client';
-import { useFollowed, useGroup } from '../api/hooks';
+import { isKept, useFollowed, useGroup } from '../api/hooks';
 import { useTold } from '../api/told';
 import { Button } from '../parts/button';
 import { useRefocus, useReturn } from '../parts/focus';
@@ -21,7 +21,7 @@ export function Takes({ group }: { group: string }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const list = useRef<HTMLUListElement>(null);
-  const said = useTold(takes, nameOf);
+  const said = useTold(takes, isKept(found), nameOf);
   const chorus = useMemo(() => new Chorus(), []);
   const head = useRef<HTMLDivElement>(null);
   const planned = takes.filter(({ phase, owes, approval }) => phase === 'plan' && !owes && !approval);
