@@ -43,7 +43,7 @@ async def test_a_project_is_chosen_and_stands_in_the_address(koda: World, client
     async with looking(browser, koda.url) as page:
         cards = page.get_by_role("list", name="Your animations").get_by_role("listitem")
         await expect(cards).to_have_count(4)
-        opener = page.get_by_role("button", name="When, and which project")
+        opener = page.get_by_role("button", name="Choose among them")
         await expect(opener).to_have_attribute("aria-expanded", "false")
         await opener.focus()
         await page.keyboard.press("Enter")
@@ -78,7 +78,7 @@ async def test_a_project_is_chosen_and_stands_in_the_address(koda: World, client
 async def test_a_time_is_chosen_by_the_days_of_who_looks(koda: World, client: KodaClient, browser: Browser) -> None:
     async with looking(browser, koda.url) as page:
         cards = page.get_by_role("list", name="Your animations").get_by_role("listitem")
-        await page.get_by_role("button", name="When, and which project").click()
+        await page.get_by_role("button", name="Choose among them").click()
         when = page.get_by_role("combobox", name="Last changed")
         await when.select_option("Last 7 days")
         await expect(page).to_have_url(re.compile(r"\?when=week$"))
@@ -109,6 +109,28 @@ async def test_a_time_is_chosen_by_the_days_of_who_looks(koda: World, client: Ko
         await page.get_by_role("button", name="Whenever it changed").click()
         await expect(cards).to_have_count(4)
         await expect(page).to_have_url(re.compile(r"/\??$"))
+
+
+async def test_those_that_are_awake_are_told_from_those_that_sleep(
+    koda: World, client: KodaClient, browser: Browser
+) -> None:
+    (first, *_) = (await client.sessions(order="made")).sessions
+    await koda.directory.passivate(first.id)
+    async with looking(browser, koda.url) as page:
+        cards = page.get_by_role("list", name="Your animations").get_by_role("listitem")
+        await page.get_by_role("button", name="Choose among them").click()
+        awake = page.get_by_role("combobox", name="Now")
+        await awake.select_option("Asleep")
+        await expect(cards).to_have_count(1)
+        await expect(page).to_have_url(re.compile(r"\?status=suspended$"))
+        await page.reload()
+        await expect(cards).to_have_count(1)
+        await awake.select_option("Awake")
+        await expect(cards).to_have_count(3)
+        await page.get_by_role("combobox", name="Project").select_option("Your own")
+        await expect(page.get_by_text("Nothing is awake in your own project.")).to_be_visible()
+        await page.get_by_role("button", name="Awake or asleep").click()
+        await expect(cards).to_have_count(1)
 
 
 async def test_something_is_made_in_a_project_that_is_named_and_leads_to_all_of_it(

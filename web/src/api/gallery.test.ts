@@ -11,19 +11,19 @@ describe('what is looked for', () => {
     expect([...params]).toEqual([['v', '3'], ['q', 'two words & more'], ['show', 'finished']]); // prettier-ignore
     expect(read(params)).toEqual({ ...EVERYTHING, text: 'two words & more', show: 'finished' });
     expect(written(params, EVERYTHING).toString()).toBe('v=3');
-    const narrowed = written(params, { ...EVERYTHING, project: 'toys', ...own });
-    expect(narrowed.toString()).toBe('v=3&project=toys&when=own&from=2026-11-03&to=2026-11-05');
-    expect(read(narrowed)).toEqual({ ...EVERYTHING, project: 'toys', ...own });
-    expect(written(narrowed, { ...read(narrowed), when: 'week' }).toString()).toBe('v=3&project=toys&when=week'); // dates are of their choice alone
+    const narrowed = written(params, { ...EVERYTHING, project: 'toys', ...own, status: 'active' });
+    expect(narrowed.toString()).toBe('v=3&project=toys&when=own&from=2026-11-03&to=2026-11-05&status=active');
+    expect(read(narrowed)).toEqual({ ...EVERYTHING, project: 'toys', ...own, status: 'active' });
+    expect(written(narrowed, { ...read(narrowed), when: 'week' }).toString()).toBe('v=3&project=toys&when=week&status=active'); // dates are of their choice alone
   });
 
   it('is all where the address says what nobody knows', () => {
-    expect(read(new URLSearchParams('show=dancing&q=+&when=toString&from=2026-11-03'))).toEqual(EVERYTHING);
+    expect(read(new URLSearchParams('show=dancing&q=+&when=toString&from=2026-11-03&status=closed'))).toEqual(EVERYTHING);
     expect(read(new URLSearchParams('when=own&from=yesterday&to=2026-11-05'))).toEqual({ ...EVERYTHING, when: 'own', to: '2026-11-05' });
   });
 
-  it('is less than all once a project or a time is chosen', () => {
-    expect([EVERYTHING, { ...EVERYTHING, text: 'x' }, { ...EVERYTHING, project: 'toys' }, { ...EVERYTHING, ...own }].map(isNarrowed)).toEqual([false, false, true, true]);
+  it('is less than all once a project, a time or what is awake is chosen', () => {
+    expect([EVERYTHING, { ...EVERYTHING, text: 'x' }, { ...EVERYTHING, project: 'toys' }, { ...EVERYTHING, ...own }, { ...EVERYTHING, status: 'suspended' } as const].map(isNarrowed)).toEqual([false, false, true, true, true]);
   });
 
   it('is what the server is asked, last changed first, a page after the other', () => {

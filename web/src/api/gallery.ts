@@ -15,9 +15,12 @@ export interface Sought {
   /** Of dates of one's own the first and the last, as `2026-11-03`; empty: none. */
   from: string;
   to: string;
+  /** Whether something of it is awake; empty: either. */
+  status: Status;
 }
 
 export type When = '' | 'today' | 'week' | 'month' | 'own';
+export type Status = '' | 'active' | 'suspended';
 
 /** What there is to choose from: its name in the address, its words, and what the server is asked. */
 export const SHOWN = [
@@ -29,14 +32,15 @@ export const SHOWN = [
 ] as const;
 export type Show = (typeof SHOWN)[number][0];
 
-export const EVERYTHING: Sought = { text: '', show: 'all', project: '', when: '', from: '', to: '' };
+export const EVERYTHING: Sought = { text: '', show: 'all', project: '', when: '', from: '', to: '', status: '' };
 
 /** How many days a choice of times goes back, today being one of them. */
 const DAYS: Partial<Record<string, number>> = { today: 1, week: 7, month: 30 };
+const STATUSES: readonly Status[] = ['active', 'suspended'];
 const DATE = /^(\d{4})-(\d\d)-(\d\d)$/;
 
 /** What is chosen is gone back from; what is typed is not. */
-const STEPS = ['show', 'project', 'when'];
+const STEPS = ['show', 'project', 'when', 'status'];
 const PAGE = 24;
 const MOST_PINNED = 200;
 
@@ -46,14 +50,16 @@ export function read(params: URLSearchParams): Sought {
   const show = SHOWN.find(([name]) => name === params.get('show'))?.[0] ?? 'all';
   const when = named('when');
   const date = (name: string) => (when === 'own' && DATE.test(named(name)) ? named(name) : '');
-  return { text: named('q'), show, project: named('project'), when: when === 'own' || Object.hasOwn(DAYS, when) ? (when as When) : '', from: date('from'), to: date('to') };
+  const known = when === 'own' || Object.hasOwn(DAYS, when) ? (when as When) : '';
+  const status = STATUSES.find((each) => each === named('status')) ?? '';
+  return { text: named('q'), show, project: named('project'), when: known, from: date('from'), to: date('to'), status };
 }
 
 /** Write it into an address, beside whatever else is there. */
-export function written(params: URLSearchParams, { text, show, project, when, from, to }: Sought): URLSearchParams {
+export function written(params: URLSearchParams, { text, show, project, when, from, to, status }: Sought): URLSearchParams {
   const next = new URLSearchParams(params);
   const isOwn = when === 'own';
-  const named = { q: text.trim(), show: show === 'all' ? '' : show, project, when, from: isOwn ? from : '', to: isOwn ? to : '' };
+  const named = { q: text.trim(), show: show === 'all' ? '' : show, project, when, from: isOwn ? from : '', to: isOwn ? to : '', status };
   for (const [name, value] of Object.entries(named)) {
     if (value) next.set(name, value);
     else next.delete(name);
@@ -62,8 +68,8 @@ export function written(params: URLSearchParams, { text, show, project, when, fr
 }
 
 /** Whether less than all is looked for, of what one chooses beside the words and where it is. */
-export function isNarrowed({ project, when }: Sought): boolean {
-  return Boolean(project || when);
+export function isNarrowed({ project, when, status }: Sought): boolean {
+  return Boolean(project || when || status);
 }
 
 /** From when on and until when something was last changed, by the days of whoever looks; undefined: whenever. */
@@ -107,21 +113,21 @@ export function inOrder(pinned: readonly SessionSummary[], others: readonly Sess
 /** The sessions that are looked for, as far as they were read. */
 export function useGallery(sought: Sought) {
   useDeleted();
-  const { text, show, project } = sought;
+  const { text, show, project, status } = sought;
   const { since, until } = spanOf(sought, new Date());
-  const within = [project, since, until];
+  const within = { project, since, until, status };
   const others = useInfiniteQuery<Schemas['SessionPage'], Problem, SessionSummary[], unknown[], string | null>({
-    queryKey: ['sessions', text, show, '', ...within],
+    queryKey: ['sessions', text, show, '', within],
     initialPageParam: null,
     placeholderData: keepPreviousData,
-    queryFn: ({ pageParam, signal }) => ask(address(sought, { project, since, until, pinned: 'false', limit: PAGE, before: pageParam }), { signal }),
+    queryFn: ({ pageParam, signal }) => ask(address(sought, { ...within, pinned: 'false', limit: PAGE, before: pageParam }), { signal }),
     getNextPageParam: (page) => page.next ?? undefined,
     select: ({ pages }) => pages.flatMap((page) => page.sessions),
   });
   const pinned = useQuery<Schemas['SessionPage'], Problem>({
-    queryKey: ['sessions', text, show, PINNED, ...within],
+    queryKey: ['sessions', text, show, PINNED, within],
     placeholderData: keepPreviousData,
-    queryFn: ({ signal }) => ask(address(sought, { project, since, until, pinned: 'true', limit: MOST_PINNED }), { signal }),
+    queryFn: ({ signal }) => ask(address(sought, { ...within, pinned: 'true', limit: MOST_PINNED }), { signal }),
   });
   const isRead = others.isSuccess && pinned.isSuccess;
   return {

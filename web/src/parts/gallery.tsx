@@ -18,7 +18,7 @@ const FOLLOWED = 60;
 const TYPED_MS = 250;
 const AHEAD = '800px';
 
-/** All that somebody has made: looked for by words, by where it is, when it changed and its project; pinned ones first, then what changed last. */
+/** All that somebody has made: looked for by words, by where it is and more; pinned ones first, then what changed last. */
 export function Gallery() {
   const [sought, seek] = useSought();
   const found = useGallery(sought);
@@ -45,8 +45,8 @@ export function Gallery() {
         <Words sought={sought} seek={seek} className="w-full flex-1 sm:w-64 sm:flex-none" />
         <button
           type="button"
-          aria-label="When, and which project"
-          title="When, and which project"
+          aria-label="Choose among them"
+          title="Choose among them"
           aria-expanded={isOpen}
           className={`grid size-10 place-items-center rounded-xl border border-line-strong hover:bg-sunken ${isLess ? 'bg-accent-ground text-accent' : 'text-muted'}`}
           onClick={() => setOpen(!isOpen)}

@@ -1,6 +1,6 @@
 import { X } from 'lucide-react';
 import type { ReactNode } from 'react';
-import { SHOWN, type When } from '../api/gallery';
+import { SHOWN, type Status, type When } from '../api/gallery';
 import { useLogin } from '../api/hooks';
 import { projectWords, useProjects } from '../api/projects';
 import { TIMES, timeWords } from '../api/times';
@@ -9,18 +9,24 @@ import type { Seeking } from './gallery';
 import { Said } from './said';
 
 const FIELD = 'min-h-10 w-full rounded-xl bg-sunken px-3 text-sm';
+/** What is awake counts among what one may have awake. */
+const STATUSES: readonly (readonly [Status, string])[] = [
+  ['', 'Awake or asleep'],
+  ['active', 'Awake'],
+  ['suspended', 'Asleep'],
+];
 const LAST = '9999-12-31';
 
-/** What else one chooses among animations by: when they were last changed, and their project. */
+/** What else one chooses among animations by: their project, whether they are awake, and when they were last changed. */
 export function Narrowing({ sought, seek }: Seeking) {
-  const { when, from, to, project } = sought;
+  const { when, from, to, project, status } = sought;
   const projects = useProjects();
   const own = useLogin().data?.user;
   const there = projects.data ?? [];
   const named = there.includes(project) || !project ? there : [...there, project];
   const hasProjects = named.length > 1 || Boolean(project);
   return (
-    <div role="group" aria-label="When, and which project" className="grid w-full grid-cols-2 gap-3 sm:flex sm:flex-wrap sm:items-end sm:justify-end">
+    <div role="group" aria-label="Choose among them" className="grid w-full grid-cols-2 gap-3 sm:flex sm:flex-wrap sm:items-end sm:justify-end">
       {hasProjects && (
         <Named name="Project">
           <select className={`${FIELD} truncate pr-8 sm:max-w-60`} value={project} onChange={({ target }) => seek({ project: target.value })}>
@@ -33,7 +39,16 @@ export function Narrowing({ sought, seek }: Seeking) {
           </select>
         </Named>
       )}
-      <Named name="Last changed" className={hasProjects ? '' : 'col-span-2'}>
+      <Named name="Now">
+        <select className={`${FIELD} pr-8`} value={status} onChange={({ target }) => seek({ status: target.value as Status })}>
+          {STATUSES.map(([name, words]) => (
+            <option key={name} value={name}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </Named>
+      <Named name="Last changed" className={hasProjects ? 'max-sm:col-span-2' : ''}>
         <select className={`${FIELD} pr-8`} value={when} onChange={({ target }) => seek({ when: target.value as When })}>
           {TIMES.map(([name, words]) => (
             <option key={name} value={name}>
@@ -70,16 +85,16 @@ function Named({ name, className = '', children }: { name: string; className?: s
 
 /** That nothing is found, of what is looked for, and the ways out of that. */
 export function None({ sought, seek }: Seeking) {
-  const { text, show, project, when } = sought;
+  const { text, show, project, when, status } = sought;
   const own = useLogin().data?.user;
   const words = SHOWN.find(([name]) => name === show)?.[1].toLowerCase();
   const within = project && ` in ${projectWords(project, own)}`;
-  const time = when && timeWords(sought);
+  const which = [status && `is ${status === 'active' ? 'awake' : 'asleep'}`, when && `changed ${timeWords(sought)}`].filter(Boolean).join(' and ');
   const said = text
-    ? `Nothing has “${text}” in its title, prompt or scenes${show === 'all' ? '' : ` among what is ${words}`}${time && `, of what changed ${time}`}${within && `,${within}`}.`
+    ? `Nothing has “${text}” in its title, prompt or scenes${show === 'all' ? '' : ` among what is ${words}`}${which && `, of what ${which}`}${within && `,${within}`}.`
     : show !== 'all'
-      ? `Nothing is ${words}${time && ` of what changed ${time}`}${within}${time || within ? '' : ' just now'}.`
-      : `Nothing ${time ? `changed ${time}` : 'is'}${within}.`;
+      ? `Nothing is ${words}${which && ` of what ${which}`}${within}${which || within ? '' : ' just now'}.`
+      : `Nothing ${which || 'is'}${within}.`;
   return (
     <div className="py-16 text-center">
       <p className="wrap-anywhere">{said}</p>
@@ -90,6 +105,7 @@ export function None({ sought, seek }: Seeking) {
           </Button>
         )}
         {when && <Button onClick={() => seek({ when: '' })}>Whenever it changed</Button>}
+        {status && <Button onClick={() => seek({ status: '' })}>Awake or asleep</Button>}
         {project && <Button onClick={() => seek({ project: '' })}>In all projects</Button>}
         {show !== 'all' && <Button onClick={() => seek({ show: 'all' })}>Show all</Button>}
       </div>
