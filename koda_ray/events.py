@@ -49,6 +49,7 @@ EventType = Literal[
     "done",
     "code_chunk",
     "file_written",
+    "picture_taken",
     "preview_ready",
     "stream_ready",
     "render_start",

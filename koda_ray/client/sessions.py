@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -59,8 +60,10 @@ from koda_ray.wire import (
     MediaLinks,
     Message,
     OwnAssetPage,
+    PicturePage,
     PlanEdits,
     PreviewLink,
+    ProjectPage,
     Refuse,
     Reject,
     RenderedAgain,
@@ -169,19 +172,29 @@ class KodaClient(
         phases: Sequence[Phase] = (),
         turn: WhoseTurn | None = None,
         pinned: bool | None = None,
+        project: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         order: SessionOrder = "made",
     ) -> SessionPage:
         """Read a page of your sessions, newest first: all, or those in some phases, with some words in them.
 
         In ``order`` of when they were made, or last changed; each page is asked for in the order of the first.
         ``turn`` chooses those that wait for a person, or those that agents work on; ``pinned`` those that are, or are
-        not.
+        not; ``project`` those in it, ``since`` and ``until`` those that changed then, ``[since, until)``.
         """
         params: dict[str, str | list[str]] = {"limit": str(limit), "phase": list(phases), "order": order}
         if pinned is not None:
             params["pinned"] = str(pinned).lower()
-        params |= {name: value for name, value in (("before", before), ("text", text), ("turn", turn)) if value}
+        words = {"before": before, "text": text, "turn": turn, "project": project}
+        times = {name: at.isoformat() for name, at in (("since", since), ("until", until)) if at is not None}
+        params |= {name: value for name, value in words.items() if value} | times
         return await self._get("/v1/sessions", SessionPage, params=params)
+
+    async def projects(self, *, limit: int = 50, after: str | None = None) -> ProjectPage:
+        """Read a page of your projects by their ids; go on with ``after=page.next``."""
+        params = {"limit": str(limit), **({} if after is None else {"after": after})}
+        return await self._get("/v1/projects", ProjectPage, params=params)
 
     async def label(self, session_id: str, *, title: str | None = None, pinned: bool | None = None) -> SessionView:
         """Give a session a title, or pin it; what is None stays, and an empty title is none. Raises NotFound."""
@@ -193,6 +206,11 @@ class KodaClient(
         """Read a page of what was said in a session, newest first. Raises NotFound."""
         params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
         return await self._get(f"{_session(session_id)}/messages", TalkPage, params=params)
+
+    async def pictures(self, session_id: str, *, limit: int = 50, before: int | None = None) -> PicturePage:
+        """Read a page of the pictures that agents took in a session, newest first. Raises NotFound."""
+        params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
+        return await self._get(f"{_session(session_id)}/pictures", PicturePage, params=params)
 
     async def delete(self, session_id: str, *, undo_s: int = 0) -> None:
         """Delete a session with everything in it; for ``undo_s`` seconds `restore` has it back. Raises NotFound."""

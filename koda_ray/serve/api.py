@@ -59,6 +59,7 @@ from koda_ray.serve.routes import (
     plugins,
     preview,
     processes,
+    projects,
     renders,
     sandbox_files,
     sandbox_project,
@@ -91,6 +92,7 @@ MAX_JSON_BYTES = 1024 * 1024
 _PAGES = ("/v1/renders", "/v1/renders/batches")
 _ROUTES = (
     sessions,
+    projects,
     takes,
     commands,
     history,

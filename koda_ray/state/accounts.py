@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from koda_ray.state.records import ApiKeyRecord, AssetRecord
+from koda_ray.state.records import ApiKeyRecord, AssetRecord, ProjectRecord
 
 __all__ = ["AccountStore"]
 
@@ -19,6 +19,16 @@ class AccountStore(Protocol):
 
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
         """Make the row of the user's project if it is not there; other users have their own under the same id."""
+        ...
+
+    async def projects(self, user_id: str, *, limit: int = 50, after: str | None = None) -> list[ProjectRecord]:
+        """Read a page of a user's projects by their ids; one stays when all that was in it is removed.
+
+        Args:
+            user_id: Whose.
+            limit: How many at most.
+            after: Only those after this one in the list.
+        """
         ...
 
     async def create_api_key(self, user_id: str, *, name: str = "") -> str:

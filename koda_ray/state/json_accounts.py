@@ -10,7 +10,7 @@ from typing import cast
 from koda_ray.state.json_database import JsonDatabase
 from koda_ray.state.json_rows import decode, encode, is_seen, moment, words
 from koda_ray.state.json_tables import TableRow, Tables, Transaction
-from koda_ray.state.records import ApiKeyRecord, AssetRecord, SessionRecord
+from koda_ray.state.records import ApiKeyRecord, AssetRecord, ProjectRecord, SessionRecord
 from koda_ray.state.refusals import attached, no_such, of_another, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, key_hash
 from koda_ray.types import NodeState, now
@@ -39,6 +39,16 @@ class JsonAccounts:
     async def ensure_project(self, user_id: str, project_id: str, name: str) -> None:
         """Make the rows of the user and of their project if they are not there."""
         await self._database.write(lambda change: ensure_project(change, user_id, project_id, name))
+
+    async def projects(self, user_id: str, *, limit: int = 50, after: str | None = None) -> list[ProjectRecord]:
+        """Read a page of a user's projects by their ids."""
+        last = None if after is None else words(after)
+
+        def work(tables: Tables) -> list[ProjectRecord]:
+            found = sorted(tables.of("projects", user_id), key=lambda row: str(row["id"]))
+            return [decode(ProjectRecord, row) for row in found if last is None or str(row["id"]) > last][:limit]
+
+        return await self._database.read(work)
 
     async def create_api_key(self, user_id: str, *, name: str = "") -> str:
         """Make a key for a user.

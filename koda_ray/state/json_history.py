@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import JsonValue
 
 from koda_ray.errors import Conflict
-from koda_ray.events import Envelope
+from koda_ray.events import Envelope, EventType
 from koda_ray.state.content import after_removal
 from koda_ray.state.heads import (
     KeptPast,
@@ -167,14 +167,20 @@ class JsonHistory(JsonParts):
 
     async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
         """Read the ``message`` events that count now, newest first."""
+        return await self._counted("message", session_id, before, limit)
 
+    async def pictured(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``picture_taken`` events that count now, newest first."""
+        return await self._counted("picture_taken", session_id, before, limit)
+
+    async def _counted(self, type: EventType, session_id: str, before: int | None, limit: int) -> list[Envelope]:
         def work(tables: Tables) -> list[Envelope]:
             row = tables.get("sessions", session_id)
             spans = spans_of(None if row is None else row.get("history"))
             counted = [
                 each
                 for each in tables.of("events", words(session_id))
-                if each["type"] == "message"
+                if each["type"] == type
                 and heard(spans, seq := cast("int", each["seq"]))
                 and (before is None or seq < before)
             ]

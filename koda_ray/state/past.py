@@ -309,6 +309,10 @@ class HistoryStore(Protocol):
         """
         ...
 
+    async def pictured(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``picture_taken`` events that count now, newest first; the arguments are those of `said`."""
+        ...
+
     async def named_keys(self, session_id: str) -> dict[str, bool]:
         """Read the keys of manifests and uploaded files that a session names, whatever counts of it now.
 

@@ -37,6 +37,7 @@ __all__ = [
     "LogRest",
     "MessageRecord",
     "OwedWork",
+    "ProjectRecord",
     "RenderQuota",
     "RendersSought",
     "SessionLabel",
@@ -366,6 +367,15 @@ class AssetRecord:
         """Where it lies in its project: its id keeps two files of one name apart."""
         suffix = self.name.rsplit(".", 1)[-1].lower() if "." in self.name else "bin"
         return f"public/assets/{self.id}.{suffix}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectRecord:
+    """What a user's work lies in; ``id`` is the name that they gave it, which another user may give theirs, too."""
+
+    id: str
+    user_id: str
+    created_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delet
 
 from koda_ray.state import schema
 from koda_ray.state.database import Database
-from koda_ray.state.records import ApiKeyRecord, AssetRecord
+from koda_ray.state.records import ApiKeyRecord, AssetRecord, ProjectRecord
 from koda_ray.state.refusals import attached, no_such, of_another, too_many_assets
 from koda_ray.state.rows import KEY_ID, KEY_ID_CHARS, columns, key_hash, record
 from koda_ray.state.sql_content import take_turn
@@ -30,6 +30,7 @@ __all__ = [
 
 _A = schema.assets.c
 _K = schema.api_keys.c
+_P = schema.projects.c
 _A_KEY = select(_K.user_id).where(_K.revoked_at.is_(None)).limit(1)
 _EVER_A_KEY = select(_K.user_id).limit(1)  # asked with each request that has no key
 # asked with each request that has one; made once, which takes longer than running it
@@ -51,6 +52,13 @@ class SqlAccounts:
         await self._database.write(
             lambda connection: ensure_project(self._database, connection, user_id, project_id, name)
         )
+
+    async def projects(self, user_id: str, *, limit: int = 50, after: str | None = None) -> list[ProjectRecord]:
+        """Read a page of a user's projects by their ids."""
+        query = select(schema.projects).where(_P.user_id == user_id)
+        if after is not None:
+            query = query.where(_P.id > after)
+        return await self._database.records(ProjectRecord, query.order_by(_P.id).limit(limit))
 
     async def create_api_key(self, user_id: str, *, name: str = "") -> str:
         """Make a key for a user.

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from koda_ray.errors import Conflict
-from koda_ray.events import Envelope
+from koda_ray.events import Envelope, EventType
 from koda_ray.state import schema
 from koda_ray.state.content import after_removal
 from koda_ray.state.database import Database
@@ -281,14 +281,21 @@ class SqlHistory(SqlParts):
 
     async def said(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
         """Read the ``message`` events that count now, newest first."""
+        return await self._counted("message", session_id, before, limit)
+
+    async def pictured(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Envelope]:
+        """Read the ``picture_taken`` events that count now, newest first."""
+        return await self._counted("picture_taken", session_id, before, limit)
+
+    async def _counted(self, type: EventType, session_id: str, before: int | None, limit: int) -> list[Envelope]:
         events = schema.events.c
-        aloud = select(schema.events).where(events.stream_id == session_id, events.type == "message")
+        told = select(schema.events).where(events.stream_id == session_id, events.type == type)
         if before is not None:
-            aloud = aloud.where(events.seq < before)
+            told = told.where(events.seq < before)
 
         def work(connection: Connection) -> list[Envelope]:
             history = connection.execute(select(_S.history).where(_S.id == session_id)).scalar_one_or_none()
-            heard = aloud.where(_in_events(events.seq, spans_of(history)))
+            heard = told.where(_in_events(events.seq, spans_of(history)))
             return envelope_rows(connection, heard.order_by(events.seq.desc()).limit(limit))
 
         return await self._database.read(work)

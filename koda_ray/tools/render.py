@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, JsonValue
 from koda_ray.agent.toolkit import Agreement, Tool, ToolCall, ToolOutcome
 from koda_ray.commands import Fail
 from koda_ray.errors import StorageError
+from koda_ray.events import NewEvent
 from koda_ray.state.records import Batch
 from koda_ray.tools.touched import touches
 from koda_ray.tools.workbench import Failure, Workbench, with_phase_commands
@@ -48,7 +49,10 @@ def render_tools(workbench: Workbench) -> list[Tool]:
 
     async def screenshot(given: _PictureInput, call: ToolCall) -> ToolOutcome:
         made = await workbench.picture(given.seek_to, width_px=given.width, height_px=given.height)
-        return ToolOutcome.json({"imageUrl": made.url, "timestamp": made.at_s, "duration": made.duration_s})
+        told = {"url": made.url, "atS": made.at_s, "widthPx": given.width, "heightPx": given.height}
+        taken = NewEvent(type="picture_taken", data={**told, "agent": call.agent}, cause_id=call.id)
+        shown: dict[str, JsonValue] = {"imageUrl": made.url, "timestamp": made.at_s, "duration": made.duration_s}
+        return ToolOutcome.json(shown, batch=Batch(events=[taken]))
 
     return [
         Tool(

@@ -20,7 +20,11 @@ __all__ = [
     "JobPage",
     "JobView",
     "OwnAssetPage",
+    "PicturePage",
+    "PictureView",
     "PointView",
+    "ProjectPage",
+    "ProjectView",
     "SaidView",
     "SessionCreated",
     "SessionOrder",
@@ -190,6 +194,42 @@ class TalkPage(Model):
 
     messages: tuple[SaidView, ...]
     next: int | None = None
+
+
+class PictureView(Model):
+    """A picture of the page that an agent took while it worked; ``seq`` is the number of its event.
+
+    ``url`` gives it, as a PNG of ``widthPx`` by ``heightPx``; ``atS`` is the time of the film that it shows.
+    """
+
+    seq: int
+    url: str
+    at_s: float
+    width_px: int
+    height_px: int
+    agent: str | None
+    at: datetime
+
+
+class PicturePage(Model):
+    """Pictures that agents took, newest first; ``next`` is the ``before`` of the following page, null on the last."""
+
+    pictures: tuple[PictureView, ...]
+    next: int | None = None
+
+
+class ProjectView(Model):
+    """A project of yours; work that names none lies in the one that is called as you are."""
+
+    id: str
+    created_at: datetime
+
+
+class ProjectPage(Model):
+    """Your projects by their ids; ``next`` is the ``after`` of the following page, null on the last one."""
+
+    projects: tuple[ProjectView, ...]
+    next: str | None = None
 
 
 class AssetView(Model):

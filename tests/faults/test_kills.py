@@ -111,7 +111,7 @@ async def test_killed_between_what_each_tool_did_and_its_outcome_it_is_done_once
     assert (command.status, command.attempt) == ("interrupted", 1) and "INTERRUPTED" in str(command.result)
     events = await rig.store.events(session_id, limit=10_000)
     assert [e.data["content"] for e in events if e.type == "message"].count("The dot is there.") == 1
-    assert len([e for e in events if e.type == "preview_ready"]) == 1
+    assert [len([e for e in events if e.type == each]) for each in ("preview_ready", "picture_taken")] == [1, 1]
     paths = {entry.path for entry in (await rig.client.files(session_id)).files}
     assert "src/App.tsx" in paths and "public/once.txt" not in paths
     await rig.nothing_twice_nothing_lost(session_id)

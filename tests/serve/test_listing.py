@@ -7,10 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import JsonValue
 
 from koda_ray import commands
 from koda_ray.client import KodaClient
 from koda_ray.errors import Conflict, NotFound
+from koda_ray.events import NewEvent
 from koda_ray.serve import listing
 from koda_ray.types import now
 from koda_ray.wire import CreateTakes, PageOptions, RenderKind
@@ -18,6 +20,8 @@ from koda_ray.wire import CreateTakes, PageOptions, RenderKind
 from .test_jobs import previewed
 from .test_sessions import PROMPT, until
 from .world import World
+
+DAY = timedelta(days=1)
 
 
 async def ids(http: httpx.AsyncClient, **asked: str) -> list[str]:
@@ -60,6 +64,20 @@ async def test_sessions_are_found_by_what_one_looks_for(
     for bad in ({"phase": "dance"}, {"status": "closed"}, {"since": "yesterday"}, {"since": "2026-01-01T00:00:00"}):
         assert (await http.get("/v1/sessions", params=bad)).status_code == 422
     assert [each.id for each in (await client.sessions(text="ball", phases=["plan"])).sessions] == [ball]
+    assert [each.id for each in (await client.sessions(project="toys", since=now() - DAY)).sessions] == [ball]
+    assert (await client.sessions(until=now() - DAY)).sessions == ()
+
+
+async def test_projects_are_those_that_work_was_made_in(koda: World, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    assert (await client.projects()).projects == ()
+    for project in ("toys", None, "films", "toys"):
+        await client.create(PROMPT, project_id=project)
+    assert [each.id for each in (await client.projects()).projects] == ["films", "local", "toys"]
+    first = await client.projects(limit=2)
+    assert first.next == "local"
+    last = await client.projects(limit=2, after=first.next)
+    assert ([each.id for each in last.projects], last.next) == (["toys"], None)
 
 
 async def test_a_call_that_waits_for_agreement_is_a_persons_turn(koda: World, client: KodaClient) -> None:
@@ -208,6 +226,32 @@ async def test_what_was_said_is_read_without_what_happened(koda: World, client: 
             break
     assert tuple(found) == page.messages
     assert koda.directory.activations == 1
+
+
+async def test_pictures_are_listed_where_they_stand_among_what_was_said(koda: World, client: KodaClient) -> None:
+    koda.directory.hold = {"analyze"}
+    session_id = (await client.create(PROMPT)).session_id
+    assert (await client.pictures(session_id)).pictures == ()
+
+    def taken(at_s: float) -> NewEvent:
+        url = f"/v1/sessions/{session_id}/pictures/{'a' * 64}"
+        data: dict[str, JsonValue] = {"url": url, "atS": at_s, "widthPx": 320, "heightPx": 180, "agent": "orchestrator"}
+        return NewEvent(type="picture_taken", data=data)
+
+    await koda.directory.move(session_id, events=(taken(0.5),))
+    said = NewEvent(type="message", data={"role": "assistant", "content": "It is round."})
+    await koda.directory.move(session_id, events=(said,))
+    await koda.directory.move(session_id, events=(taken(1.5),))
+    page = await client.pictures(session_id)
+    assert [each.at_s for each in page.pictures] == [1.5, 0.5] and page.next is None
+    (message,) = (await client.messages(session_id)).messages
+    assert page.pictures[0].seq > message.seq > page.pictures[1].seq
+    first = await client.pictures(session_id, limit=1)
+    assert first.next is not None and first.pictures == page.pictures[:1]
+    assert (await client.pictures(session_id, before=first.next)).pictures == page.pictures[1:]
+    assert koda.directory.activations == 1
+    with pytest.raises(NotFound):
+        await client.pictures("ses_none")
 
 
 async def test_renders_are_found_by_what_they_are_called(

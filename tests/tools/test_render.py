@@ -46,6 +46,9 @@ async def test_a_picture_of_one_time_is_stored_and_can_be_got(tools: Tools) -> N
     assert sha256(stored) == digest
     assert await tools.world.store.stored_bytes("local") == before + len(stored)
     assert Image.open(io.BytesIO(stored)).size == (320, 180)
+    (told,) = await tools.world.events(tools.session, "picture_taken")
+    size = {"widthPx": 320, "heightPx": 180}
+    assert told == {"url": made["imageUrl"], "atS": 0.5, **size, "agent": "orchestrator"}
 
 
 @pytest.mark.browser

@@ -98,7 +98,7 @@ async def test_a_video_plays_while_one_stays_at_it_and_only_one_does(
         await plays(page, cube)
         await page.get_by_role("heading", name="Your animations").hover()
         await plays(page)
-        await page.get_by_role("searchbox", name="Search").focus()
+        await page.get_by_role("button", name="Choose among them").focus()
         await page.keyboard.press("Tab")
         await expect(card(page, "A cube")).to_be_focused()
         await plays(page, cube)

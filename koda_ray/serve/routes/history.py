@@ -1,4 +1,4 @@
-"""A session's past: what was said, its points, and other sessions made at them. None of it wakes anybody."""
+"""A session's past: what was said and looked at, its points, and other sessions made of it. It wakes nobody."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.routes.sessions import created
 from koda_ray.serve.views import cursor_of, read_cursor
 from koda_ray.state.past import PointRecord
-from koda_ray.wire import Fork, HistoryView, PointView, SaidView, SessionCreated, TalkPage
+from koda_ray.wire import (
+    Fork,
+    HistoryView,
+    PicturePage,
+    PictureView,
+    PointView,
+    SaidView,
+    SessionCreated,
+    TalkPage,
+)
 
 __all__ = ["router"]
 
@@ -58,6 +67,28 @@ async def messages(
     said = await deps.store.said(row.id, before=before, limit=limit + 1)
     page = tuple(_said(event) for event in said[:limit])
     return TalkPage(messages=page, next=page[-1].seq if len(said) > limit else None)
+
+
+@router.get(
+    "/pictures",
+    operation_id="listPictures",
+    summary="List the pictures that agents took, newest first",
+    responses=responses(401, 404, 422),
+)
+async def pictures(
+    row: OwnSession,
+    deps: Deps,
+    limit: Annotated[int, Query(ge=1, le=200, description="Pictures in a page")] = 50,
+    before: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="`next` of the page before")] = None,
+) -> PicturePage:
+    """Return what agents looked at while they worked, without what was taken back since.
+
+    Their numbers are of one row with those of what was said. A session has those of its own agents: what was made of
+    another one begins with none.
+    """
+    taken = await deps.store.pictured(row.id, before=before, limit=limit + 1)
+    page = tuple(_picture(event) for event in taken[:limit])
+    return PicturePage(pictures=page, next=page[-1].seq if len(taken) > limit else None)
 
 
 @router.post(
@@ -109,6 +140,13 @@ def _point(point: PointRecord) -> PointView:
         text=f"left for {point.text}" if point.kind == "head" else point.text,
         undone=point.undone,
         created_at=point.created_at,
+    )
+
+
+def _picture(event: Envelope) -> PictureView:
+    names = ("url", "atS", "widthPx", "heightPx", "agent")
+    return PictureView.model_validate(
+        {**{name: event.data.get(name) for name in names}, "seq": event.seq, "at": event.at}
     )
 
 

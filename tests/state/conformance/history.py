@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from koda_ray.errors import Conflict, Fenced, KodaError, NotFound
+from koda_ray.events import NewEvent
 from koda_ray.state.past import UNDO, Change, ForkedSession, Past, PointRecord
 from koda_ray.state.records import Batch, CheckpointRecord, CommandRecord, MessageRecord, SessionRecord
 from koda_ray.state.store import Store
@@ -163,6 +164,28 @@ class HistoryConformance:
         await told(store, mine, 4)
         assert await texts() == ["4", "back", "1"]
         assert await store.said("ses_none") == []
+
+    async def test_what_was_pictured_is_what_counts_now(self, store: Store) -> None:
+        mine = await active_session(store)
+
+        async def taken(at_s: float) -> None:
+            event = NewEvent(type="picture_taken", data={"atS": at_s})
+            await store.commit(mine.id, mine.epoch, Batch(events=[event]))
+
+        async def times(before: int | None = None, limit: int = 100) -> list[object]:
+            return [event.data["atS"] for event in await store.pictured(mine.id, before=before, limit=limit)]
+
+        await taken(0.5)
+        first = await told(store, mine, 1)
+        await taken(1.0)
+        await told(store, mine, 2)
+        await taken(1.5)
+        assert await times() == [1.5, 1.0, 0.5]
+        second, *_ = await store.pictured(mine.id, limit=1)
+        assert await times(before=second.seq) == [1.0, 0.5] and await times(limit=2) == [1.5, 1.0]
+        assert await store.pictured("ses_none") == []
+        await store.rewind(mine.id, mine.epoch, first.id, back)
+        assert await times() == [1.0, 0.5]  # at a message it is what it was just before the next
 
     @pytest.mark.quick
     async def test_a_session_is_put_back_and_that_is_undone(self, store: Store) -> None:

@@ -24,6 +24,19 @@ class SessionConformance:
             await store.ensure_user("ann")
             await store.ensure_project("ann", "p", "My project")
 
+    async def test_a_users_projects_come_in_pages_by_their_ids(self, store: Store) -> None:
+        for user, project in (("ann", "toys"), ("bob", "cars"), ("ann", "films"), ("ann", "ann"), ("ann", "films")):
+            await store.ensure_project(user, project, project)
+
+        async def pages(user: str, limit: int) -> list[list[str]]:
+            found: list[list[str]] = []
+            while page := await store.projects(user, limit=limit, after=found[-1][-1] if found else None):
+                found.append([each.id for each in page])
+            return found
+
+        assert await pages("ann", 2) == [["ann", "films"], ["toys"]]
+        assert (await pages("bob", 50), await pages("eve", 50)) == ([["cars"]], [])
+
     async def test_each_user_has_projects_of_their_own_whatever_they_are_called(self, store: Store) -> None:
         await store.ensure_project("ann", "bob", "What a stranger calls theirs")
         for user in ("bob", "ann", "eve"):

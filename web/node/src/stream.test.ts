@@ -3,6 +3,7 @@ import { type Link, Stream } from './stream';
 
 interface Asked {
   sessions: string[];
+  types: string[];
   say: (text: string) => void;
   aborted: () => boolean;
 }
@@ -14,11 +15,12 @@ beforeEach(() => {
   vi.useFakeTimers();
   [asked, status] = [[], 200];
   vi.stubGlobal('fetch', (address: string, { signal }: { signal: AbortSignal }) => {
-    const sessions = new URL(address, 'http://koda').searchParams.getAll('sessions');
+    const params = new URL(address, 'http://koda').searchParams;
+    const [sessions, types] = [params.getAll('sessions'), params.getAll('types')];
     let into: ReadableStreamDefaultController<Uint8Array> | undefined;
     const body = new ReadableStream<Uint8Array>({ start: (found) => void (into = found) });
     signal.addEventListener('abort', () => into?.error(signal.reason));
-    asked.push({ sessions, say: (text) => into?.enqueue(new TextEncoder().encode(text)), aborted: () => signal.aborted });
+    asked.push({ sessions, types, say: (text) => into?.enqueue(new TextEncoder().encode(text)), aborted: () => signal.aborted });
     return Promise.resolve(new Response(status === 200 ? body : null, { status }));
   });
 });
@@ -87,4 +89,13 @@ test('more sessions than a connection tells are told in a few, and of too many t
   for (const end of ends) end();
   await vi.advanceTimersByTimeAsync(100);
   expect(asked.every(({ aborted }) => aborted())).toBe(true);
+});
+
+test('who wants more types of events than others hears those beside them', async () => {
+  const ends = [new Stream(), new Stream('', () => ({}), 'same-origin', ['picture_taken'])].map((stream) => stream.follow('ses_1', 0, () => {}));
+  await vi.advanceTimersByTimeAsync(100);
+  const [usual = [], more] = asked.map(({ types }) => types);
+  expect([usual.includes('message'), usual.includes('picture_taken')]).toEqual([true, false]);
+  expect(more).toEqual([...usual, 'picture_taken']);
+  for (const end of ends) end();
 });

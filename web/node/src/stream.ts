@@ -35,11 +35,15 @@ export class Stream {
   private settling: ReturnType<typeof setTimeout> | undefined;
   private readonly lost = new Set<number>();
 
-  /** `base` is where the server is, `headers` what it is asked with; without a base it is the page's own. */
+  /**
+   * `base` is where the server is, `headers` what it is asked with; without a base it is the page's own. `more` are types of events
+   * that are heard beside those of which a session's state is told.
+   */
   constructor(
     private readonly base = '',
     private readonly headers: () => Record<string, string> = () => ({}),
     private readonly credentials: RequestCredentials = 'same-origin',
+    private readonly more: readonly string[] = [],
   ) {}
 
   /** Hear what happens in a session after a number; returns what ends that. */
@@ -110,7 +114,7 @@ export class Stream {
       const one = this.followed.get(id);
       if (one) asked.append('sessions', `${id}:${one.seq}`);
     }
-    for (const type of TYPES) asked.append('types', type);
+    for (const type of [...TYPES, ...this.more]) asked.append('types', type);
     const silent = new AbortController();
     let timer = setTimeout(() => silent.abort(), SILENT_MS);
     const heard = () => {

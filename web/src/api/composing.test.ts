@@ -89,7 +89,7 @@ test('exactly the files that went along are gone from it once it is made', async
 function keeping() {
   const kept = new Map<string, Kept>();
   const at = { user: 'ann' };
-  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', rules: [], budget: {}, files: [], sent: { asked: '', key: '' } };
+  const none: Kept = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', project: '', mode: '', rules: [], budget: {}, files: [], sent: { asked: '', key: '' } };
   return { at, keeps: { read: () => kept.get(at.user) ?? none, put: (what: Kept) => void kept.set(at.user, what) } };
 }
 

@@ -20,6 +20,8 @@ export interface Asked {
   fps: string;
   takes: string;
   style: string;
+  /** The project that it lies in; empty: one's own. */
+  project: string;
   /** What agents may do by themselves; empty as usual. */
   mode: Permissions['mode'] | '';
   /** What else holds for them. */
@@ -45,7 +47,7 @@ interface Kept extends Asked {
 
 /** Where one composes. */
 const AT = '/';
-const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', mode: '', rules: [], budget: {} };
+const NOTHING: Asked = { prompt: '', duration: '', aspect: '', fps: '', takes: '', style: '', project: '', mode: '', rules: [], budget: {} };
 const NOTHING_KEPT: Kept = { ...NOTHING, files: [], sent: { asked: '', key: '' } };
 
 export class Composing {
@@ -119,10 +121,11 @@ export class Composing {
 
   /** The body of the request that makes it. */
   get body() {
-    const { prompt, duration, aspect, fps, takes, style, mode, rules, budget } = this.asked;
+    const { prompt, duration, aspect, fps, takes, style, project, mode, rules, budget } = this.asked;
     const limits = budgetOf(budget);
     const more = {
       ...(style.trim() ? { style: style.trim() } : {}),
+      ...(project.trim() ? { projectId: project.trim() } : {}),
       ...(mode || rules.length > 0 ? { permissions: { ...(mode ? { mode } : {}), ...(rules.length > 0 ? { rules } : {}) } } : {}),
       ...(Object.keys(limits).length > 0 ? { budget: limits } : {}),
     };

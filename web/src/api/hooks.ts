@@ -13,6 +13,8 @@ const REREAD_MS = 120;
 /** So many events ago something was thought last, at most. */
 const THOUGHT_WITHIN = 20;
 const RENEWED_BEFORE_MS = 60_000;
+/** What changes nothing that a list shows. */
+const PASSING: readonly string[] = ['render_progress', 'thinking', 'picture_taken'];
 /** What makes a version, or changes which one is shown. */
 const VERSIONED: readonly string[] = ['preview_ready', 'rewound', 'state_change', 'resync'];
 
@@ -74,11 +76,13 @@ export function useSession(id: string) {
     if (!there) return;
     const reread = paced(() => void client.invalidateQueries({ queryKey: ['session', id] }), REREAD_MS);
     const talk = paced(() => void client.invalidateQueries({ queryKey: ['talk', id] }), REREAD_MS);
+    const pictures = paced(() => void client.invalidateQueries({ queryKey: ['pictures', id] }), REREAD_MS);
     const versions = paced(() => void client.invalidateQueries({ queryKey: ['versions', id] }), REREAD_MS);
     return stream.follow(id, first.current ?? 0, (event) => {
       if (event.type === 'gone') setGone(true);
       else if (event.type === 'render_progress') setHeard(event.data as unknown as Progress);
       else if (event.type === 'thinking') setThinking(String(event.data?.message ?? ''));
+      else if (event.type === 'picture_taken') pictures();
       else {
         const stands = event.type === 'state_change' ? `${event.data?.phase} ${event.data?.owes}` : stood.current;
         if (stands !== stood.current) setThinking(''); // what is only said to them leaves them at what they do
@@ -90,6 +94,7 @@ export function useSession(id: string) {
           void client.invalidateQueries({ queryKey: ['progress', id] });
         }
         if (event.type === 'message' || event.type === 'rewound' || event.type === 'resync') talk();
+        if (event.type === 'rewound' || event.type === 'resync') pictures();
         if (VERSIONED.includes(event.type)) versions();
         reread();
       }
@@ -172,7 +177,7 @@ export function useFollowed(sessions: readonly { id: string; seq: number }[], cl
     const reread = paced(() => void client.invalidateQueries({ queryKey: ['sessions'] }), REREAD_MS * 4);
     const ends = now.current.map((each) =>
       stream.follow(each.id, each.seq, (event) => {
-        if (event.type !== 'render_progress' && event.type !== 'thinking') reread();
+        if (!PASSING.includes(event.type)) reread();
       }),
     );
     return () => ends.forEach((end) => end());

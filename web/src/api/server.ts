@@ -1,7 +1,8 @@
 /** How the server is, in words: for everybody whether it takes work, and for who runs it how all of it is. */
 import type { Schemas } from './client';
+import { ago, figure as inFigures } from './dates';
 import type { Line } from './usage';
-import { ago, bytes } from './words';
+import { bytes } from './words';
 
 export type Cluster = Schemas['ClusterReport'];
 type Capacity = Schemas['Capacity'];
@@ -62,5 +63,5 @@ function some(count: number | null | undefined, words: string): string {
 }
 
 function figure(value: number): string {
-  return Number(value.toFixed(1)).toLocaleString('en-GB');
+  return inFigures(Number(value.toFixed(1)));
 }

@@ -1,5 +1,6 @@
 /** What was used beside what may be, as lines that people read. */
 import type { Schemas } from './client';
+import { figure } from './dates';
 import { bytes } from './words';
 
 type UserUsage = Schemas['UserUsage'];
@@ -68,7 +69,7 @@ function line(name: string, used: number | undefined, most: number | null | unde
 }
 
 function whole(value: number): string {
-  return Math.round(value).toLocaleString('en-GB');
+  return figure(Math.round(value));
 }
 
 function stored(value: number): string {

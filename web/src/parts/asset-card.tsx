@@ -3,7 +3,8 @@ import { Download, Music, Plus, Trash2 } from 'lucide-react';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
-import { ago, bytes } from '../api/words';
+import { ago } from '../api/dates';
+import { bytes } from '../api/words';
 import { useDraft } from './draft';
 import { Sure } from './sure';
 

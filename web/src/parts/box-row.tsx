@@ -1,8 +1,8 @@
 import { Trash2 } from 'lucide-react';
 import { useRef } from 'react';
 import { Link } from 'wouter';
+import { ago } from '../api/dates';
 import { type Box, endsWords, isOver, stateWords, useEnding } from '../api/sandboxes';
-import { ago } from '../api/words';
 import { useDraft } from './draft';
 import { Sure } from './sure';
 

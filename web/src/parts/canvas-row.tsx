@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
-import { ago } from '../api/words';
+import { ago } from '../api/dates';
 import type { Listed } from '../canvas/canvases';
 
 interface Props {

@@ -3,8 +3,8 @@ import { Pencil, Pin, Trash2, Workflow } from 'lucide-react';
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
 import { Link } from 'wouter';
 import type { Problem, SessionSummary } from '../api/client';
+import { ago, exactly } from '../api/dates';
 import { deletions } from '../api/deleted';
-import { ago } from '../api/gallery';
 import { useLabel } from '../api/hooks';
 import { Button } from './button';
 import { useDraft } from './draft';
@@ -118,7 +118,7 @@ export function Line({ session, now }: { session: SessionSummary; now: number })
         </span>
       )}
       {duration && <span className="sr-only">{seconds(duration)}</span>}
-      <time dateTime={updatedAt} title={new Date(updatedAt).toLocaleString()} className="ml-auto tabular-nums">
+      <time dateTime={updatedAt} title={exactly(updatedAt)} className="ml-auto tabular-nums">
         {ago(updatedAt, now)}
       </time>
     </p>

@@ -1,20 +1,28 @@
+import { lazy, Suspense, useState } from 'react';
 import { composing, useComposing } from '../api/composing';
+import { patiently } from '../api/reach';
 import { LIMITS, MODES } from '../api/this-session';
 import { Modes, Rules } from './allowed';
 import { Field } from './field';
 
+const ProjectList = lazy(() => patiently(() => import('./project-list')).then((module) => ({ default: module.ProjectList })));
+const PROJECTS = 'projects-there';
+
 /** What else may be said of what is to be made, folded away until somebody wants to: the server's own words answer what is wrong. */
 export function More() {
   const asked = useComposing();
-  const { style, duration, fps, mode, rules, budget, problem } = asked;
+  const { style, project, duration, fps, mode, rules, budget, problem } = asked;
+  const [wasOpen, setOpen] = useState(false);
   const limits = LIMITS.filter(([name]) => name !== 'warnAt');
-  const said = [style, MODES.find(([each]) => each === mode)?.[1], rules.length > 0 && (rules.length === 1 ? 'a rule' : `${rules.length} rules`), limits.some(([name]) => budget[name]) && 'a budget'].filter(Boolean);
+  const said = [style, project && `in ${project}`, MODES.find(([each]) => each === mode)?.[1], rules.length > 0 && (rules.length === 1 ? 'a rule' : `${rules.length} rules`), limits.some(([name]) => budget[name]) && 'a budget'].filter(Boolean);
   return (
-    <details className="px-3 pb-2 text-sm">
-      <summary className="min-h-6 w-fit cursor-pointer wrap-anywhere text-muted">{said.length > 0 ? `More: ${said.join(', ')}` : 'More: style, length, budget, what agents may do'}</summary>
+    <details className="px-3 pb-2 text-sm" onToggle={() => setOpen(true)}>
+      <summary className="min-h-6 w-fit cursor-pointer wrap-anywhere text-muted">{said.length > 0 ? `More: ${said.join(', ')}` : 'More: style, length, project, budget, what agents may do'}</summary>
       <div className="mt-2 space-y-4">
-        <div className="grid gap-3 sm:grid-cols-[1fr_9.5rem_9.5rem]">
+        <div className="grid gap-3 sm:grid-cols-2">
           <Field label="Style" placeholder="playful, hand-drawn…" problem={problem} name="style" value={style} set={(style) => composing.put({ style })} />
+          <Field label="Project" placeholder="your own" list={PROJECTS} autoComplete="off" problem={problem} name="projectId" value={project} set={(project) => composing.put({ project })} />
+          <Suspense fallback={null}>{wasOpen && <ProjectList id={PROJECTS} />}</Suspense>
           <Field label="Length, in seconds" isNumber placeholder="any" problem={problem} name="options.duration" value={duration} set={(duration) => composing.put({ duration })} />
           <Field label="Frames each second" isNumber placeholder="any" problem={problem} name="options.fps" value={fps} set={(fps) => composing.put({ fps })} />
         </div>

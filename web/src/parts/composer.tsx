@@ -24,7 +24,7 @@ const EXAMPLES = [
 ];
 
 /** What says itself what is wrong with it, as the request names it. */
-const FIELDS = ['prompt', 'style', 'options.duration', 'options.fps', 'permissions.rules', ...LIMITS.map(([name]) => `budget.${name}`)];
+const FIELDS = ['prompt', 'style', 'projectId', 'options.duration', 'options.fps', 'permissions.rules', ...LIMITS.map(([name]) => `budget.${name}`)];
 
 /** Where an animation begins: a sentence, how long, which shape, and files to make it with. */
 export function Composer() {
@@ -55,7 +55,7 @@ export function Composer() {
     },
     onSuccess: (place, body, sender) => {
       if (sender === whose()) composing.made(body);
-      void client.invalidateQueries({ queryKey: ['sessions'] });
+      for (const list of ['sessions', 'projects']) void client.invalidateQueries({ queryKey: [list] });
       if (isHere.current) go(place); // whoever looks at something else by now stays there
     },
     onError: (problem, _, sender) => composing.failed(problem, { isElsewhere: window.location.pathname !== '/', sender }),

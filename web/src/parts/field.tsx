@@ -17,11 +17,13 @@ interface Props extends Omit<Answering, 'className' | 'value'> {
   isNumber?: boolean;
   autoFocus?: boolean;
   autoComplete?: string;
+  /** The id of a list of what may be meant. */
+  list?: string;
   className?: string;
 }
 
 /** A line to be typed, under its name, and beneath it what the server answered to it. */
-export function Field({ label, value, set, isNumber = false, className = 'field py-1.5', placeholder, autoFocus, autoComplete, ...asked }: Props) {
+export function Field({ label, value, set, isNumber = false, className = 'field py-1.5', placeholder, autoFocus, autoComplete, list, ...asked }: Props) {
   const { marks, words } = useAnswered({ ...asked, value });
   return (
     <div>
@@ -30,7 +32,7 @@ export function Field({ label, value, set, isNumber = false, className = 'field 
         <input
           className={className}
           inputMode={isNumber ? 'decimal' : undefined}
-          {...{ placeholder, autoFocus, autoComplete }}
+          {...{ placeholder, autoFocus, autoComplete, list }}
           value={value}
           onChange={({ target }: ChangeEvent<HTMLInputElement>) => set(target.value)}
           {...marks}

@@ -1,28 +1,37 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { Search, X } from 'lucide-react';
-import { useEffect, useRef, useState } from 'react';
+import { ListFilter, Search } from 'lucide-react';
+import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import type { SessionSummary } from '../api/client';
-import { SHOWN, type Sought, useGallery, useSought } from '../api/gallery';
+import { isNarrowed, SHOWN, type Sought, useGallery, useSought } from '../api/gallery';
 import { useFollowed } from '../api/hooks';
+import { useMinutes } from '../api/minutes';
+import { patiently } from '../api/reach';
 import { useTold } from '../api/told';
 import { Button } from './button';
 import { Card } from './card';
 import { Said } from './said';
 
+const Narrowing = lazy(() => patiently(() => import('./narrowing')).then((module) => ({ default: module.Narrowing })));
+const None = lazy(() => patiently(() => import('./narrowing')).then((module) => ({ default: module.None })));
+
 const FOLLOWED = 60;
 const TYPED_MS = 250;
-const MINUTE_MS = 60_000;
 const AHEAD = '800px';
 
-/** All that somebody has made: looked for by words and by where it is, pinned ones first, then what changed last. */
+/** All that somebody has made: looked for by words, by where it is and more; pinned ones first, then what changed last. */
 export function Gallery() {
   const [sought, seek] = useSought();
   const found = useGallery(sought);
   const { sessions, isRead, hasMore } = found;
   useFollowed(sessions.slice(0, FOLLOWED), useQueryClient());
   const said = useTold(sessions, found.isKept, nameOf);
-  const now = useNow();
-  const isAll = !sought.text && sought.show === 'all';
+  const now = useMinutes();
+  const isLess = isNarrowed(sought);
+  const isAll = !sought.text && sought.show === 'all' && !isLess;
+  const [isOpen, setOpen] = useState(isLess);
+  useEffect(() => {
+    if (isLess) setOpen(true); // so an address may say, that was gone back to
+  }, [isLess]);
   const isNone = isRead && sessions.length === 0 && !hasMore;
   if (isNone && isAll)
     return found.isOfBefore ? null : <p className="mt-16 text-center text-muted">What you make will be here, to go on with whenever you like.</p>;
@@ -33,7 +42,18 @@ export function Gallery() {
           Your animations
         </h2>
         <Shows sought={sought} seek={seek} />
-        <Words sought={sought} seek={seek} />
+        <Words sought={sought} seek={seek} className="w-full flex-1 sm:w-64 sm:flex-none" />
+        <button
+          type="button"
+          aria-label="Choose among them"
+          title="Choose among them"
+          aria-expanded={isOpen}
+          className={`grid size-10 place-items-center rounded-xl border border-line-strong hover:bg-sunken ${isLess ? 'bg-accent-ground text-accent' : 'text-muted'}`}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <ListFilter aria-hidden className="size-4" />
+        </button>
+        <Suspense fallback={null}>{isOpen && <Narrowing sought={sought} seek={seek} />}</Suspense>
       </div>
       <Said problem={found.problem} />
       <p role="status" className="sr-only">
@@ -42,7 +62,7 @@ export function Gallery() {
       <p role="status" className="sr-only">
         {said}
       </p>
-      {isNone && <None sought={sought} seek={seek} />}
+      <Suspense fallback={null}>{isNone && <None sought={sought} seek={seek} />}</Suspense>
       <ul aria-labelledby="all" aria-busy={found.isOfBefore} className={`grid grid-cols-1 gap-5 transition-opacity motion-reduce:transition-none sm:grid-cols-2 lg:grid-cols-3 xl:grid-cols-4 ${found.isOfBefore ? 'opacity-60' : ''}`}>
         {sessions.map((each) => (
           <Card key={each.id} session={each} now={now} />
@@ -57,7 +77,7 @@ function nameOf({ title, prompt }: SessionSummary): string {
   return (title ?? prompt).slice(0, 60);
 }
 
-interface Seeking {
+export interface Seeking {
   sought: Sought;
   seek: (change: Partial<Sought>) => void;
 }
@@ -105,24 +125,6 @@ export function Words({ sought, seek, className = 'w-full sm:w-64' }: { sought: 
   );
 }
 
-function None({ sought: { text, show }, seek }: Seeking) {
-  const words = SHOWN.find(([name]) => name === show)?.[1].toLowerCase();
-  const among = show === 'all' ? '' : ` among what is ${words}`;
-  return (
-    <div className="py-16 text-center">
-      <p>{text ? `Nothing has “${text}” in its title, prompt or scenes${among}.` : `Nothing is ${words} just now.`}</p>
-      <div className="mt-4 flex flex-wrap justify-center gap-2">
-        {text && (
-          <Button onClick={() => seek({ text: '' })}>
-            <X aria-hidden className="size-4" /> Clear the search
-          </Button>
-        )}
-        {show !== 'all' && <Button onClick={() => seek({ show: 'all' })}>Show all</Button>}
-      </div>
-    </div>
-  );
-}
-
 /** The rest, as one comes there, or where one asks for it. */
 export function More({ count, isReading, hasFailed, readMore }: { count: number; isReading: boolean; hasFailed: boolean; readMore: () => void }) {
   const place = useRef<HTMLParagraphElement>(null);
@@ -145,13 +147,4 @@ export function More({ count, isReading, hasFailed, readMore }: { count: number;
 
 export function counted(count: number, hasMore: boolean): string {
   return count === 1 && !hasMore ? 'One animation' : `${count}${hasMore ? ' or more' : ''} animations`;
-}
-
-export function useNow(): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), MINUTE_MS);
-    return () => clearInterval(timer);
-  }, []);
-  return now;
 }

@@ -1,6 +1,6 @@
 import type { Schemas } from '../api/client';
+import { ago } from '../api/dates';
 import { timecode } from '../api/timecode';
-import { ago } from '../api/words';
 
 /** What somebody said of a video, and of which moment of it; `go` shows that moment. */
 export function Remark({ remark, go }: { remark: Schemas['ShareCommentView']; go?: (at: number) => void }) {

@@ -1,9 +1,9 @@
 import { Download, FileText, Film, RotateCcw, Square, SquareStack, Trash2 } from 'lucide-react';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { ago } from '../api/dates';
 import { isKept, useBatchCancelled, useOrders, useRemoval } from '../api/queue';
 import { canAgain, isOver, nameOf, pictureWords, progressWords, type RenderSummary, stateWords } from '../api/renders';
-import { ago } from '../api/words';
 import { Bar } from './bar';
 import { Button } from './button';
 import { useDraft } from './draft';

@@ -2,10 +2,10 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
+import { ago, day } from '../api/dates';
 import { useMoment } from '../api/moment';
 import { commentWords, useLinks } from '../api/shares';
 import { useVersions } from '../api/versions';
-import { ago } from '../api/words';
 import { Button } from './button';
 import { Copied } from './copied';
 import { Dialog } from './dialog';
@@ -300,8 +300,4 @@ function Comments({ sessionId, share }: { sessionId: string; share: ShareView })
       </ol>
     </details>
   );
-}
-
-function day(time: string): string {
-  return new Date(time).toLocaleDateString(undefined, { day: 'numeric', month: 'short', year: 'numeric' });
 }

@@ -1,13 +1,15 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import { type FormEvent, type KeyboardEvent, lazy, type ReactNode, Suspense, useEffect, useRef } from 'react';
 import { fieldOf } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
 import { useKept } from '../api/kept';
 import { useMoment } from '../api/moment';
 import { notesOf } from '../api/notes';
+import { usePictures, withPictures } from '../api/pictures';
 import { type Noted, notedIn, shownAt } from '../api/pointed';
+import { patiently } from '../api/reach';
 import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
 import { useVersions } from '../api/versions';
 import type { Sent } from '../screens/session';
@@ -15,6 +17,8 @@ import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { type Moments, Noted as NotedWords } from './noted';
 import { Said } from './said';
+
+const Looked = lazy(() => patiently(() => import('./looked')).then((module) => ({ default: module.Looked })));
 
 const SAID = 'talk-said';
 
@@ -83,6 +87,8 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void say();
   };
   const said = (talk.data ?? []).filter((each) => each.content.trim());
+  const pictures = usePictures(session.id);
+  const told = withPictures(said, pictures.data ?? [], talk.hasNextPage ? (talk.data?.at(-1)?.seq ?? 0) : 0);
   const older = talk.hasNextPage && (
     <li key="older">
       <Button
@@ -125,16 +131,22 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
     <ol className="space-y-4">
       {isBelow && prompt}
       {isBelow && older}
-      {(isBelow ? said.toReversed() : said).map((each) => (
-        <Line
-          key={each.seq}
-          who={each.role === 'user' ? 'You' : 'koda'}
-          words={each.content}
-          asked={each.asked ?? undefined}
-          noted={each.role === 'user' ? notedIn(state, each.content) : undefined}
-          {...pointing(each.at)}
-        />
-      ))}
+      {(isBelow ? told.toReversed() : told).map((each) =>
+        'pictures' in each ? (
+          <Suspense key={each.seq} fallback={null}>
+            <Looked pictures={each.pictures} />
+          </Suspense>
+        ) : (
+          <Line
+            key={each.seq}
+            who={each.role === 'user' ? 'You' : 'koda'}
+            words={each.content}
+            asked={each.asked ?? undefined}
+            noted={each.role === 'user' ? notedIn(state, each.content) : undefined}
+            {...pointing(each.at)}
+          />
+        ),
+      )}
       {!isBelow && older}
       {!isBelow && prompt}
     </ol>
@@ -171,6 +183,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       {!isBelow && waiting}
       {!isBelow && notTaken}
       <AskAgain what="What was said" found={talk} />
+      <AskAgain what="What was looked at" found={pictures} />
       {list}
       {isBelow && waiting}
       {isBelow && notTaken}

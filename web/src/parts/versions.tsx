@@ -4,6 +4,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
+import { moment } from '../api/dates';
 import { beside, isRestored, lines, useChosen, useOlderVersions, useVersionLabel, useVersionPages } from '../api/versions';
 import type { Sent } from '../screens/session';
 import { AskAgain } from './ask-again';
@@ -227,7 +228,7 @@ function Chosen({ session, version, restore, leave, lookAtFiles, busy, refused }
       <div className="flex items-center gap-1">
         <h3 className="mr-auto font-semibold">
           Version {version.number}
-          <span className="ml-2 text-sm font-normal text-muted">{version.current ? 'shown now' : when(version.createdAt)}</span>
+          <span className="ml-2 text-sm font-normal text-muted">{version.current ? 'shown now' : moment(version.createdAt)}</span>
         </h3>
         <button
           type="button"
@@ -393,10 +394,4 @@ const KINDS = { place: 'text-muted', came: 'text-good', went: 'text-bad', stays:
 function counted({ change, added, removed }: Schemas['FileDiff']): string {
   const what = change === 'changed' ? '' : change === 'added' ? 'new' : 'gone';
   return [what, added && `+${added}`, removed && `−${removed}`].filter(Boolean).join(' ');
-}
-
-function when(at: string): string {
-  const time = new Date(at);
-  const isToday = time.toDateString() === new Date().toDateString();
-  return time.toLocaleString(undefined, isToday ? { timeStyle: 'short' } : { dateStyle: 'medium', timeStyle: 'short' });
 }

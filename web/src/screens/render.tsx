@@ -2,12 +2,13 @@ import { ChevronLeft, Download, Film as FilmSign, MonitorPlay } from 'lucide-rea
 import { type CSSProperties, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAct } from '../api/acts';
+import { ago } from '../api/dates';
 import { isPlayed } from '../api/finals';
 import { useWatching } from '../api/footage';
 import { KeepsPlace } from '../api/place';
 import { useBatch, useRender } from '../api/queue';
 import { batchWords, isOver, nameOf, optionsIn, pictureWords, progressOf, type RenderSummary, type RenderView, stateWords, summaryOf, warningsIn } from '../api/renders';
-import { ago, fileName } from '../api/words';
+import { fileName } from '../api/words';
 import { AskAgain } from '../parts/ask-again';
 import { Bar } from '../parts/bar';
 import { Film } from '../parts/film';

@@ -6,7 +6,7 @@ import { useAct } from '../api/acts';
 import { command, type CommandName, isForking, Problem, type SessionView, watchForks } from '../api/client';
 import { Drafting } from '../api/drafted';
 import { hasFiles, useFile } from '../api/files';
-import { useSession } from '../api/hooks';
+import { useLogin, useSession } from '../api/hooks';
 import { notesOf, Pointing } from '../api/notes';
 import { KeepsPlace } from '../api/place';
 import { useStill } from '../api/reach';
@@ -66,6 +66,7 @@ export interface Sent {
 export function Session({ id }: { id: string }) {
   const { data: session, error, progress, thinking, gone } = useSession(id);
   const offline = useOffline();
+  const own = useLogin().data?.user;
   const client = useQueryClient();
   const sending = useMutation<unknown, Problem, { session: SessionView; from: Place; name: CommandName; body?: object }>({
     mutationFn: ({ session: at, name, body }) => command(at, name, body),
@@ -141,6 +142,11 @@ export function Session({ id }: { id: string }) {
               </Link>
             )}
           </Forked>
+          {own !== undefined && session.projectId !== own && (
+            <Link href={`/?project=${encodeURIComponent(session.projectId)}`} title="All of this project" className="max-w-full truncate text-accent underline underline-offset-4 lg:max-w-48">
+              In {session.projectId}
+            </Link>
+          )}
           {state.group && (
             <Link href={`/t/${state.group}`} className="text-accent underline underline-offset-4">
               Take {state.options?.take}, beside the others

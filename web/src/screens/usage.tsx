@@ -3,6 +3,7 @@ import { Box, ChevronLeft, ChevronRight, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Link, useLocation, useSearch } from 'wouter';
 import { ask, type Problem, type Schemas } from '../api/client';
+import { figure, monthOf } from '../api/dates';
 import { isNear, type Line, linesOf, monthAfter } from '../api/usage';
 import { Measure } from '../parts/measure';
 import { Said } from '../parts/said';
@@ -63,7 +64,7 @@ function Lines({ usage, lines, near }: { usage: Schemas['UserUsage']; lines: rea
       </Group>
       {Boolean(usage.spent.unpricedTokens) && (
         <p className="text-sm text-muted">
-          {usage.spent.unpricedTokens?.toLocaleString('en-GB')} of the tokens are of models whose price is not known: the dollars do not hold them.
+          {figure(usage.spent.unpricedTokens ?? 0)} of the tokens are of models whose price is not known: the dollars do not hold them.
         </p>
       )}
     </div>
@@ -105,9 +106,4 @@ function Group({ name, lines, near, children }: { name: string; lines: readonly 
       </ul>
     </section>
   );
-}
-
-/** A month as people say it, of a year and a month in UTC. */
-function monthOf(month: string): string {
-  return new Date(`${month}-01T00:00:00Z`).toLocaleDateString('en-GB', { month: 'long', year: 'numeric', timeZone: 'UTC' });
 }

@@ -4,6 +4,7 @@ import { type CSSProperties, type FormEvent, type KeyboardEvent, useMemo, useRef
 import { useSearchParams } from 'wouter';
 import { Attempt } from '../api/attempt';
 import { ask, Problem, type Schemas } from '../api/client';
+import { moment } from '../api/dates';
 import { isPlayed } from '../api/finals';
 import { wantsRest } from '../api/motion';
 import { Reel } from '../api/reel';
@@ -123,7 +124,7 @@ function Watched({ token, video, isGone }: { token: string; video: SharedVideo; 
     duration && seconds(duration),
     width && height && `${width} × ${height}`,
     video.fps && `${Number(video.fps.toFixed(2))} fps`,
-    expiresAt && `to be seen until ${new Date(expiresAt).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })}`,
+    expiresAt && `to be seen until ${moment(expiresAt)}`,
   ];
   return (
     <div className={comments ? 'grid gap-x-10 gap-y-8 pt-2 lg:grid-cols-[minmax(0,1fr)_minmax(20rem,24rem)]' : 'pt-2'}>
