@@ -4,9 +4,10 @@ import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import type { SessionSummary } from '../api/client';
 import { useGallery } from '../api/gallery';
 import { useFollowed } from '../api/hooks';
+import { useMinutes } from '../api/minutes';
 import { Line } from '../parts/card';
 import { Dialog } from '../parts/dialog';
-import { counted, More, useNow, Words } from '../parts/gallery';
+import { counted, More, Words } from '../parts/gallery';
 import { Glimpse } from '../parts/glimpse';
 import { Said } from '../parts/said';
 
@@ -25,7 +26,7 @@ export function Picker({ there, pick, close }: Props) {
   const found = useGallery({ text, show: 'all' });
   const { sessions, isRead, hasMore, isOfBefore } = found;
   useFollowed(sessions.slice(0, FOLLOWED), useQueryClient());
-  const now = useNow();
+  const now = useMinutes();
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => {
     // where there is no keyboard, it would cover what there is to choose from

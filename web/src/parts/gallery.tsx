@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { SessionSummary } from '../api/client';
 import { SHOWN, type Sought, useGallery, useSought } from '../api/gallery';
 import { useFollowed } from '../api/hooks';
+import { useMinutes } from '../api/minutes';
 import { useTold } from '../api/told';
 import { Button } from './button';
 import { Card } from './card';
@@ -11,7 +12,6 @@ import { Said } from './said';
 
 const FOLLOWED = 60;
 const TYPED_MS = 250;
-const MINUTE_MS = 60_000;
 const AHEAD = '800px';
 
 /** All that somebody has made: looked for by words and by where it is, pinned ones first, then what changed last. */
@@ -21,7 +21,7 @@ export function Gallery() {
   const { sessions, isRead, hasMore } = found;
   useFollowed(sessions.slice(0, FOLLOWED), useQueryClient());
   const said = useTold(sessions, nameOf);
-  const now = useNow();
+  const now = useMinutes();
   const isAll = !sought.text && sought.show === 'all';
   const isNone = isRead && sessions.length === 0 && !hasMore;
   if (isNone && isAll)
@@ -145,13 +145,4 @@ export function More({ count, isReading, hasFailed, readMore }: { count: number;
 
 export function counted(count: number, hasMore: boolean): string {
   return count === 1 && !hasMore ? 'One animation' : `${count}${hasMore ? ' or more' : ''} animations`;
-}
-
-export function useNow(): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), MINUTE_MS);
-    return () => clearInterval(timer);
-  }, []);
-  return now;
 }

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { Columns2, FolderDown, GitFork, History, Star, X } from 'lucide-react';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { useAct } from '../api/acts';
 import { ask, command, Problem, type Schemas, type SessionView, type VersionView } from '../api/client';
 import { beside, isRestored, lines, useChosen, useOlderVersions, useVersionLabel, useVersionPages } from '../api/versions';
@@ -397,6 +398,6 @@ function counted({ change, added, removed }: Schemas['FileDiff']): string {
 
 function when(at: string): string {
   const time = new Date(at);
-  const isToday = time.toDateString() === new Date().toDateString();
+  const isToday = time.toDateString() === new Date(clock.now()).toDateString();
   return time.toLocaleString(undefined, isToday ? { timeStyle: 'short' } : { dateStyle: 'medium', timeStyle: 'short' });
 }
