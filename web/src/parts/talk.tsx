@@ -175,13 +175,24 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       {isBelow && waiting}
       {isBelow && notTaken}
       {isBelow && (form || refused) && (
-        <div className="sticky bottom-0 z-10 -mx-4 space-y-2 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">
+        <div ref={staysBelow} className="sticky bottom-0 z-10 -mx-4 space-y-2 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">
           {answer}
           {form}
         </div>
       )}
     </section>
   );
+}
+
+/** Say how high something is that stays at the screen's bottom: nothing that is come to lies beneath. */
+function staysBelow(box: HTMLDivElement): () => void {
+  const { style } = document.documentElement;
+  const watching = new ResizeObserver(() => style.setProperty('--below', `${box.offsetHeight}px`));
+  watching.observe(box);
+  return () => {
+    watching.disconnect();
+    style.removeProperty('--below');
+  };
 }
 
 interface LineProps {
