@@ -109,7 +109,7 @@ function useSeen({ take, session, name, progress, isLive, goLive }: SeenProps) {
   const offersToWatch = watching.offers && mayWatch && !lives;
   const picture = (
     <div className="relative">
-      <div className={`@container grid place-items-center bg-sunken ${lives ? 'p-2' : 'aspect-video'}`} style={{ '--tall': '56.25cqw' } as CSSProperties}>
+      <div className={`@container grid place-items-center bg-sunken ${lives ? 'p-2 max-sm:px-0' : 'aspect-video'}`} style={{ '--tall': '56.25cqw' } as CSSProperties}>
         {lives ? (
           <div className="w-full">
             <Live sessionId={take.id} name={fileName(take.title ?? take.prompt)} wide={wide} scenes={scenes} tools={null} leave={() => goLive(false)} />
@@ -182,16 +182,18 @@ function Now(props: NowProps) {
     <>
       {state.stopped && <p className="rounded-xl bg-sunken px-3.5 py-2.5 text-sm">{stoppedWords(session)}</p>}
       {state.phase === 'plan' && state.plan && (
-        <div className="flex flex-wrap items-center gap-2">
-          <p className="mr-auto text-sm text-muted">
+        <div className="space-y-2.5">
+          <p className="text-sm text-muted">
             {state.plan.style} · {seconds(state.plan.totalDuration)} · {state.plan.scenes.length === 1 ? '1 scene' : `${state.plan.scenes.length} scenes`}
           </p>
-          <Button kind="quiet" onClick={() => void sent.send('reject')} disabled={sent.busy} aria-label={`Ask me again: ${name}`}>
-            Ask me again
-          </Button>
-          <Button className={ACT} onClick={() => void sent.send('accept')} disabled={sent.busy} aria-label={`Make this: ${name}`}>
-            Make this
-          </Button>
+          <div className="flex flex-wrap gap-2">
+            <Button className={ACT} onClick={() => void sent.send('accept')} disabled={sent.busy} aria-label={`Make this: ${name}`}>
+              Make this
+            </Button>
+            <Button kind="quiet" className="min-h-9 py-1.5" onClick={() => void sent.send('reject')} disabled={sent.busy} aria-label={`Ask me again: ${name}`}>
+              Ask me again
+            </Button>
+          </div>
         </div>
       )}
     </>
