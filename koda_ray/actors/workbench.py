@@ -310,13 +310,12 @@ class SessionWorkbench:
         """Build, probe and render the preview, with what fails corrected, as far as the session's rules allow.
 
         A correction that a person is to be asked about is made, kept aside and shown to them. Where corrections did not
-        mend it, the files become those of the last preview that worked again. Where nothing changed that is kept.
+        mend it, the files become those of the last preview that worked again. Where no file differs from those of the
+        preview that is shown, it is that one.
         """
         if not agreed and (shown := await self._moments.as_shown(cause_id)) is not None:
             return shown
-        made: list[Preview | Failure] = []
-        refused: list[str] = []
-        wanted: list[Agreement] = []
+        made, refused, wanted = list[Preview | Failure](), list[str](), list[Agreement]()
 
         async def attempt() -> Verified | Sequence[ProjectProblem]:
             digest = await self._built_and_prepared()
