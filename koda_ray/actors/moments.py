@@ -16,14 +16,15 @@ from pydantic import JsonValue
 from koda_ray.actors.core import SessionCore
 from koda_ray.actors.project import Project
 from koda_ray.commands import Wrote
-from koda_ray.errors import NotFound, StorageError
+from koda_ray.errors import Missing, NotFound, StorageError
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.state import checkpoint
 from koda_ray.state.keys import proposal_key
 from koda_ray.state.storage import Storage, sha256
 from koda_ray.tools.workbench import Failure
+from koda_ray.types import Preview
 
-__all__ = ["Moments"]
+__all__ = ["Moments", "hashes"]
 
 
 class Moments:
@@ -37,7 +38,7 @@ class Moments:
     async def began(self, cause_id: str) -> None:
         """Keep what the files are as a call begins; one that runs again has begun before."""
         if await self._read("began", cause_id) is None:
-            await self._keep("began", cause_id, _hashes(await self._texts()))
+            await self._keep("began", cause_id, hashes(await self._texts()))
 
     async def changed_since(self, cause_id: str) -> Mapping[str, str]:
         """Read the files, whole, that are others now than when a call began."""
@@ -48,8 +49,32 @@ class Moments:
         if before is None:
             return {}
         present = await self._texts()
-        there = _hashes(present)
+        there = hashes(present)
         return {path: text for path, text in present.items() if there[path] != before.get(path)}
+
+    async def as_shown(self, cause_id: str) -> Preview | None:
+        """Return the session's preview where all files are as in it and its video is there; None else.
+
+        None too for a call that gave up before: its files were put back to that preview.
+        """
+        shown = self._core.state.preview
+        if shown is None:
+            return None
+        try:
+            if await self.given_up(cause_id) is not None or not await self._are_shown():
+                return None
+            job = await self._core.store.get_job(shown.job_id)
+            video = (job.result or {}).get("videoKey")  # another session's, in one that was made of it
+            return shown if isinstance(video, str) and await self._storage.exists(video) else None
+        except (Missing, NotFound, StorageError):
+            return None  # whoever makes one anew says what is wrong
+
+    async def _are_shown(self) -> bool:
+        shown = await self._shown()
+        if shown is None:
+            return False
+        there = await self._project.look(lambda files: {path: sha256(data) for path, data in files.items()})
+        return there == {path: entry.sha256 for path, entry in shown.files.items()}
 
     async def put_back(self) -> bool:
         """Make the generated files again those of the session's preview; False where it has none."""
@@ -57,7 +82,7 @@ class Moments:
         if shown is None:
             return False
         good = {path: shown.files[path] for path in self._known() if path in shown.files}
-        present = _hashes(await self._texts())
+        present = hashes(await self._texts())
         old = {
             path: await checkpoint.read_file(self._storage, shown, path)
             for path, entry in good.items()
@@ -124,5 +149,6 @@ class Moments:
             return None
 
 
-def _hashes(texts: Mapping[str, str]) -> dict[str, str]:
+def hashes(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return what files are told apart by, by path."""
     return {path: sha256(text.encode()) for path, text in texts.items()}

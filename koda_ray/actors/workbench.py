@@ -16,7 +16,7 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from koda_ray.actors.core import SessionCore
-from koda_ray.actors.moments import Moments
+from koda_ray.actors.moments import Moments, hashes
 from koda_ray.actors.permits import check_written, judged, own_path
 from koda_ray.actors.project import Project
 from koda_ray.actors.session_jobs import JobRequest, SessionJob, SessionJobs
@@ -169,7 +169,7 @@ class SessionWorkbench:
             return None
         why = "files are others by now than the ones that you were shown" if made.shown else verdict.reason
         shown = _shown(diff_of(before, made.files))
-        key = sha256(json.dumps([cause_id, dict(made.files), _hashes(before)], sort_keys=True).encode())
+        key = sha256(json.dumps([cause_id, dict(made.files), hashes(before)], sort_keys=True).encode())
         await self._put_aside(made, before, task, cause_id=cause_id, key=key)
         return Agreement(key=key, reason=f"this is what would be written now: {why}", shown=shown)
 
@@ -189,7 +189,7 @@ class SessionWorkbench:
         key: str = "",
     ) -> None:
         """Keep a proposal; one with a ``key`` was shown to whoever agrees to that."""
-        kept = {"files": dict(made.files), "summary": made.summary, "task": dict(task), "before": _hashes(before)}
+        kept = {"files": dict(made.files), "summary": made.summary, "task": dict(task), "before": hashes(before)}
         await self._storage.put(
             self._proposal_key(_digest_of(task, cause_id)), json.dumps({**kept, "key": key}).encode()
         )
@@ -310,11 +310,12 @@ class SessionWorkbench:
         """Build, probe and render the preview, with what fails corrected, as far as the session's rules allow.
 
         A correction that a person is to be asked about is made, kept aside and shown to them. Where corrections did not
-        mend it, the files become those of the last preview that worked again.
+        mend it, the files become those of the last preview that worked again. Where no file differs from those of the
+        preview that is shown, it is that one.
         """
-        made: list[Preview | Failure] = []
-        refused: list[str] = []
-        wanted: list[Agreement] = []
+        if not agreed and (shown := await self._moments.as_shown(cause_id)) is not None:
+            return shown
+        made, refused, wanted = list[Preview | Failure](), list[str](), list[Agreement]()
 
         async def attempt() -> Verified | Sequence[ProjectProblem]:
             digest = await self._built_and_prepared()
@@ -373,7 +374,9 @@ class SessionWorkbench:
         return replace(failure, message=f"{failure.message}. {_PUT_BACK}")
 
     async def show(self, preview: Preview) -> Batch:
-        """Store the files that a preview shows; the batch holds their pointer and says that it is ready."""
+        """Store the files that a preview shows; the batch holds their pointer, and says so of one that is new."""
+        if preview == self.state.preview:
+            return with_phase_commands(self, Previewed(preview))
         batch = await self.checkpoint("preview")
         saved = batch.checkpoint or await self._core.store.latest_checkpoint(self._core.session_id)
         named = preview.model_copy(update={"checkpoint_id": None if saved is None else saved.id})
@@ -527,13 +530,9 @@ async def _read_texts(sandbox: Sandbox, paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _hashes(texts: Mapping[str, str]) -> dict[str, str]:
-    return {path: sha256(text.encode()) for path, text in texts.items()}
-
-
 def _is_as_shown(made: Generated, present: Mapping[str, str]) -> bool:
     """Whether each file is the one that a person saw changed, or the one that it was to become."""
-    there = _hashes(present)
+    there = hashes(present)
     return made.before is None or all(
         there.get(path) == made.before.get(path) or present.get(path) == text for path, text in made.files.items()
     )

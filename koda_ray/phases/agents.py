@@ -154,13 +154,14 @@ def deliver(state: NodeState, command: Deliver, at: datetime) -> Transition:
 
 
 def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
-    """Show a preview, and rest where nothing is left to be done."""
+    """Show a preview, and rest where nothing is left to be done; the one that is shown already is no news."""
     execution = _working(state, "show a preview")
     preview = command.preview
-    ready = Emit("preview_ready", (("url", preview.video_url), ("duration", preview.duration)))
+    news = Emit("preview_ready", (("url", preview.video_url), ("duration", preview.duration)))
+    ready = () if preview == state.preview else (news,)
     # something was said meanwhile, or another agent's call still waits for agreement: show it, and go on working
     if was_spoken_to(state) or state.approval is not None:
-        return binding(state.model_copy(update={"preview": preview})), (ready,)
+        return binding(state.model_copy(update={"preview": preview})), ready
     done = tuple(todo.model_copy(update={"status": "done"}) for todo in execution.todos)
     changed = tuple(_todo(t) for t, before in zip(done, execution.todos, strict=True) if t != before)
     update: dict[str, object] = {
@@ -171,7 +172,7 @@ def previewed(state: NodeState, command: Previewed, at: datetime) -> Transition:
         "output": None,
         "execution": execution.model_copy(update={"todos": done, "thinking": ""}),
     }
-    return state.model_copy(update=update), (*changed, ready, ApprovalChange("preview", "pending"))
+    return state.model_copy(update=update), (*changed, *ready, ApprovalChange("preview", "pending"))
 
 
 def closed(state: NodeState, command: Closed, at: datetime) -> Transition:

@@ -29,7 +29,8 @@ _TAKEN = (
 )
 """What our routes read of a request's headers and a page may not send unasked."""
 _TOLD = (
-    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Koda-Left-Out, Location, Retry-After, WWW-Authenticate"
+    "Accept-Ranges, Content-Disposition, Content-Range, Date, ETag, Koda-Left-Out, Location, Retry-After, "
+    "WWW-Authenticate"
 )
 """What our answers say in headers and a page may not read unasked."""
 _REMEMBERED_S = 7200

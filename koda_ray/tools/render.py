@@ -21,6 +21,11 @@ from koda_ray.tools.written import list_written, read_back
 __all__ = ["render_tools"]
 
 
+_SAME = (
+    "No file differs from those of the preview that the person has: it is shown as it was, and there is no new version."
+)
+
+
 class _NoInput(BaseModel):
     """Nothing to say."""
 
@@ -107,6 +112,9 @@ async def _render_preview(workbench: Workbench, call: ToolCall) -> ToolOutcome:
         with_phase_commands(workbench, fail, batch=batch)
         words = "\n".join(filter(None, (f"{result.code}: {result.message}", changed)))
         return ToolOutcome(content=words, is_error=True, retryable=False, batch=batch)
+    if result == workbench.state.preview:
+        same: dict[str, JsonValue] = {"status": "unchanged", "duration": result.duration, "message": _SAME}
+        return ToolOutcome.json(same, batch=await workbench.show(result))
     batch = await workbench.show(result)
     shown: dict[str, JsonValue] = {"status": "ready", "duration": result.duration}
     if corrected:

@@ -114,12 +114,15 @@ class Workbench(Protocol):
     async def preview(self, *, cause_id: str, agreed: str = "") -> Preview | Failure | Agreement:
         """Build, probe, correct and render; ``cause_id`` names the same job when it runs again.
 
+        Where no file differs from those of the preview that the state names, it is that one, and nothing is made.
         A correction that a person has to agree to is shown to them first; ``agreed`` names the one that they have.
         """
         ...
 
     async def show(self, preview: Preview) -> Batch:
         """Store the files that a preview shows; the batch holds both, for the caller's own commit.
+
+        Where the state has it already, nothing is stored and no version is made of it.
 
         Raises:
             InvalidTransition: There is no work whose preview it could be.

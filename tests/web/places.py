@@ -189,12 +189,33 @@ async def _versions(koda: World, page: Page) -> AsyncGenerator[str]:
 
 
 async def _takes(koda: World, page: Page) -> AsyncGenerator[str]:
-    koda.directory.asks = False
-    await page.get_by_label("Takes").select_option("2 takes")
+    koda.directory.asks, koda.directory.hold = False, {"execute"}
+    await page.get_by_label("Takes").select_option("3 takes")
     await page.get_by_role("textbox", name="What should move").fill(BALL)
     await page.get_by_role("button", name="Make it").click()
-    await page.get_by_role("button", name="Make all 2").click()
-    await expect(page.get_by_role("button", name="Play all")).to_be_visible(timeout=_MADE_S)
+    await page.get_by_role("button", name="Make all 3").click()
+    await expect(page.get_by_text("Making it…")).to_have_count(3)
+    writes, renders, fails = [row.id for row in reversed(await koda.store.list_sessions("local"))][-3:]
+    todos = (Todo(id="setup", label="Set up the project"), Todo(id="s1", label="Scene 1: Drop in"))
+    steps = [commands.SetTodos(todos), commands.SetTodoStatus("setup", "done"), commands.SetTodoStatus("s1", "active")]
+    await koda.directory.move(writes, *steps, commands.Think("Writing src/scenes/S1.tsx"))
+    koda.directory.hold, koda.directory.fails = set(), {"execute": "the animation does not build"}
+    await koda.directory.wake(fails)
+    await expect(page.get_by_role("alert")).to_be_visible()
+    koda.directory.rendering = asyncio.Event()
+    await koda.directory.wake(renders)
+    await expect(page.get_by_role("progressbar")).to_be_visible()
+    yield "takes-making"
+    await page.get_by_role("button", name="Stop all 2").click()
+    await expect(page.get_by_role("group", name="Stop all")).to_be_focused()
+    yield "takes-stopping"
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Try again: Take 3").click()
+    await koda.directory.wake(writes)
+    koda.directory.rendering.set()
+    shown = page.get_by_role("list", name="Takes").get_by_text("Preview to look at")
+    await expect(shown).to_have_count(3, timeout=_MADE_S)
+    koda.directory.rendering = None
     yield "takes"
 
 

@@ -17,7 +17,7 @@ from tests.web.looking import looking
 pytestmark = [pytest.mark.full, pytest.mark.needs("web"), pytest.mark.browser]
 
 KEY = "k" * 32
-WIDTHS = (360, 390, 430, 640, 768, 1024, 1279, 1280, 1440)
+WIDTHS = (320, 360, 390, 430, 640, 768, 1024, 1279, 1280, 1440)
 LEAST_PX = 8
 """Between what is seen of two things beside each other."""
 

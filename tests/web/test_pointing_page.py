@@ -20,6 +20,13 @@ from tests.web.test_page import tab_to
 pytestmark = [pytest.mark.full, pytest.mark.needs("web", "ffmpeg"), pytest.mark.browser]
 
 
+UNCOVERED = """each => {
+    const { x, y, width, height } = each.getBoundingClientRect();
+    return [0.05, 0.95].every(part => each.contains(document.elementFromPoint(x + width / 2, y + height * part)));
+}"""
+"""Whether nothing lies over something on the screen."""
+
+
 def squares(path: Path) -> bytes:
     """Make a video of two halves."""
     halves = "color=red:s=64x72:r=60:d=5[left];color=blue:s=64x72:r=60:d=5[right];[left][right]hstack"
@@ -299,7 +306,10 @@ async def test_a_finger_points_once_and_the_words_come_next(shown: tuple[str, Pa
     heard = "document.addEventListener('mousedown', ({ target }) => pressed.push(target.tagName), true)"
     await phone.evaluate(f"window.pressed = []; {heard}")
     await over.tap()
-    await expect(phone.get_by_label("What should be different, note 1")).to_be_focused()
+    words = phone.get_by_label("What should be different, note 1")
+    await expect(words).to_be_focused()
+    for one in (words, phone.get_by_role("button", name="Send the note")):  # beneath neither the picture nor the talk
+        await phone.wait_for_function(UNCOVERED, arg=await one.element_handle())
     await phone.get_by_role("heading", name="Notes").tap()  # by then all that comes of the tap before has come
     await phone.wait_for_function("pressed.includes('H2')")
     assert await phone.evaluate("pressed") == ["H2"]

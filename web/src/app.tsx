@@ -90,8 +90,8 @@ function SignedIn() {
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:rounded-lg focus:bg-panel focus:p-2">
         To the content
       </a>
-      <header className="flex h-16 items-center gap-1 max-[25rem]:gap-0 sm:gap-2 lg:gap-4">
-        <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight max-sm:mr-1.5">
+      <header className="flex h-16 items-center gap-1 max-[25rem]:gap-0 max-[22rem]:-mx-2 sm:gap-2 lg:gap-4">
+        <Link href="/" className="flex shrink-0 items-center gap-2 rounded-lg text-lg font-semibold tracking-tight max-sm:mr-1.5 max-[22rem]:mr-1">
           <img src="/koda.svg" alt="" className="size-6" /> <span className="max-md:sr-only">koda</span>
         </Link>
         <Navigation />

@@ -14,7 +14,7 @@ from koda_ray.roles.offline.conversation import Call, Exchange, PolicyCalls, See
 from koda_ray.roles.offline.extract import find_length
 from koda_ray.roles.offline.failure import MAX_ATTEMPTS, error_words, failed_too_often, why
 from koda_ray.roles.offline.find import find_impossible
-from koda_ray.roles.offline.given import items, mapping
+from koda_ray.roles.offline.given import items, mapping, parsed
 from koda_ray.roles.offline.language import choices, said
 from koda_ray.roles.offline.plan import make_plan, notes_of
 from koda_ray.roles.offline.question import refusal
@@ -56,7 +56,7 @@ def execute(view: SeenSession, course: Course, past: Sequence[Exchange], stopped
             calls.add("update_todo", todo_id=id_, status="active")
         calls.add("update_todo", todo_id=id_, status="done")
     if todo is None:
-        return calls.turn() if finished else Turn(_farewell(course, plan))
+        return calls.turn() if finished else Turn(_farewell(course, plan, past))
     id_, status = todo
     failures = [e for e in _work_on(past, id_) if e.turn > stopped and e.failed]
     if failures and (view.phase == "error" or len(failures) >= MAX_ATTEMPTS):
@@ -191,7 +191,8 @@ def _take_feedback(
             kept.append({"id": id_, "label": labels.get(f"v0-{kind}", kind)})
     version, last = len(view.feedback), (changes[-1].words if changes else view.feedback[-1]).strip()
     label = last if len(last) <= 60 else last[:57] + "…"
-    kept.append({"id": f"v{version}-change", "label": said("todo.change", words=label)})
+    is_left = changes and all(change.left and not change.done for change in changes)
+    kept.append({"id": f"v{version}-change", "label": said("todo.leave" if is_left else "todo.change", words=label)})
     kept.append({"id": f"v{version}-preview", "label": said("todo.preview_again")})
     calls.add("set_todos", todos=kept)
 
@@ -204,7 +205,7 @@ def _reading(change: ChangeRequest) -> str:
         return said("reading.impossible", reason=refusal(reason), options=options)
     conflict = " ".join(c.reading for c in conflicts_in_change(change.words))
     if conflict:
-        return said("reading.conflict", conflict=conflict)
+        return " ".join((said("reading.conflict", conflict=conflict), *change.left))
     if change.done or change.left:
         done = [said("reading.changing", changes=", ".join(change.done))] if change.done else []
         return " ".join((*done, *change.left))
@@ -217,6 +218,9 @@ def _giving_up(todo: str, failures: Sequence[Exchange]) -> str:
     return said("failed.work", what=what, tries=tries, reason=error_words(failures[-1].result or ""))
 
 
-def _farewell(course: Course, plan: Plan) -> str:
+def _farewell(course: Course, plan: Plan, past: Sequence[Exchange]) -> str:
+    shown = next((e.result for e in reversed(past) if e.call.name == "render_preview" and not e.failed), None)
+    if parsed(shown or "").get("status") == "unchanged":
+        return said("same")
     notes = "".join(f" {note}" for note in notes_of(course.brief))
     return said("farewell", seconds=course.brief.duration_s, style=plan.style.lower(), notes=notes)

@@ -1,7 +1,7 @@
 """Change requests on something that a person points at: "this" is a part of the film, and the change is that part's.
 
-A part can have a colour, a size, a pace and words of its own, and be left out. What it cannot have is said, and nothing
-else is changed in its place; what points at nothing is said of the whole film.
+A part can have a colour, a size, a pace and words of its own, and be left out. What it cannot have, and what is not
+understood, is said, and nothing else is changed in its place; what points at nothing is said of the whole film.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from koda_ray.roles.offline.brief import Brief, PartName
+from koda_ray.roles.offline.conflict import conflicts_in_change
 from koda_ray.roles.offline.feedback import (
     SUBJECTS_OWN,
     WORDS_OWN,
@@ -34,10 +35,7 @@ _TITLES_MOST = 1.15
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of notes: the brief, what was ``done`` in words, and what was ``left`` as it was and why.
-
-    Where both are empty nothing was understood, and the brief has another composition.
-    """
+    """What became of notes: the brief, what was ``done`` in words, and what was ``left`` as it was and why."""
 
     brief: Brief
     done: tuple[str, ...] = ()
@@ -59,29 +57,30 @@ def apply_pointed(brief: Brief, pointed: Pointed) -> Applied:
     left: list[str] = []
     changed = brief
     if pointed.words.strip():
-        changed, done = _whole(changed, pointed.words)
+        changed, done, left = _whole(changed, pointed.words)
     for note in pointed.notes:
         part = part_of(changed, note)
         if part == "whole":
-            changed, more = _of_all(changed, note.text)
-            done += more
-            continue
-        changed, more, why = _of_part(changed, part, normalise(note.text))
+            changed, more, why = _of_all(changed, note.text)
+        else:
+            changed, more, why = _of_part(changed, part, normalise(note.text))
         done += more
         left += why
-    if not done and not left:
-        changed = replace(brief, variant=brief.variant + 1)
     return Applied(changed, tuple(done), tuple(left))
 
 
-def _whole(brief: Brief, words: str) -> tuple[Brief, list[str]]:
+def _whole(brief: Brief, words: str) -> tuple[Brief, list[str], list[str]]:
     changed, done = apply_feedback(brief, words)
-    return (changed, list(done)) if done else (brief, [])
+    if done:
+        return changed, list(done), []
+    if any(conflict.cancels for conflict in conflicts_in_change(normalise(words))):
+        return brief, [], []  # it is said how that is read
+    return brief, [], [said("left.unheard", words=words.strip()[:120], vocabulary=said("vocabulary"))]
 
 
-def _of_all(brief: Brief, words: str) -> tuple[Brief, list[str]]:
+def _of_all(brief: Brief, words: str) -> tuple[Brief, list[str], list[str]]:
     one = _one_less(brief, normalise(words))
-    return (one[0], [one[1]]) if one is not None else _whole(brief, words)
+    return (one[0], [one[1]], []) if one is not None else _whole(brief, words)
 
 
 def _of_part(brief: Brief, part: PartName, text: str) -> tuple[Brief, list[str], list[str]]:

@@ -39,7 +39,8 @@ async def ask(agent: str, messages: tuple[Message, ...], session: str = "") -> t
 class Desk:
     """A session's state, moved by the phase machine, and its conversation.
 
-    ``answers`` are the results of request_approval, in order: what a person answered, accepted or rejected.
+    ``answers`` are the results of request_approval, in order: what a person answered, accepted or rejected; ``shown``
+    is what each version of the film was made of.
     """
 
     prompt: str
@@ -51,6 +52,7 @@ class Desk:
     files: dict[str, str] = field(default_factory=dict)
     log: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    shown: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def __post_init__(self) -> None:
         self.node = NodeState(
@@ -127,12 +129,19 @@ class Desk:
                 return await self._generate(given), False
             case "render_preview":
                 self.do(commands.Deliver(len(self.node.feedback)))
-                shown = Preview(video_url="/v", job_id="job_1", bundle="b", duration=self.plan.total_duration)
-                self.do(commands.Previewed(shown))
-                return json.dumps({"status": "ready", "duration": shown.duration}), False
+                return json.dumps(self._preview()), False
             case _:
                 pass
         return '{"success": true}', False
+
+    def _preview(self) -> dict[str, Any]:
+        """Show what there is; where no file is another than in the preview before, that stays."""
+        is_same = self.node.preview is not None and self.shown[-1:] == [self.files]
+        if not is_same:
+            self.shown.append(dict(self.files))
+        shown = Preview(video_url="/v", job_id=f"job_{len(self.shown)}", bundle="b", duration=self.plan.total_duration)
+        self.do(commands.Previewed(shown))
+        return {"status": "unchanged" if is_same else "ready", "duration": shown.duration}
 
     def _approve(self, given: dict[str, Any]) -> dict[str, Any]:
         """Put a question or a plan to the person, who says what comes next."""

@@ -244,12 +244,20 @@ def test_notes_are_taken_one_after_the_other_with_what_is_said_beside_them() -> 
     assert len(done) == 3
 
 
-def test_where_nothing_of_it_is_known_the_picture_is_composed_anew_and_that_is_said() -> None:
-    plain = parse_brief(BALL)
-    brief, done = after(BALL, note("more je ne sais quoi"))
-    assert (brief.variant, done) == (plain.variant + 1, ())
-    known, done = after(BALL, note("more je ne sais quoi"), note("red"))
-    assert known.variant == plain.variant and done
+def test_where_nothing_of_it_is_known_all_stays_as_it_is_and_that_is_said() -> None:
+    for at in (note("more je ne sais quoi"), note("more je ne sais quoi", component="Ball")):
+        (why,) = left(BALL, at)
+        assert "found nothing in “more je ne sais quoi”" in why and "faster" in why
+    words = apply_pointed(parse_brief(BALL), Pointed(change=1, words="more of it", notes=(note("red"),)))
+    assert len(words.done) == 1 and [why for why in words.left if "“more of it”" in why]
+
+
+def test_of_several_notes_those_that_are_known_are_done_and_the_others_named() -> None:
+    notes = note("more je ne sais quoi"), note("red", component="Ball"), note("sadder", element="Hello there")
+    applied = apply_pointed(parse_brief(BALL), Pointed(change=1, notes=notes))
+    assert applied.brief.look("subject").colour == "#E5322D" and applied.done == ("the subject recoloured",)
+    first, second = applied.left
+    assert "“more je ne sais quoi”" in first and "“sadder”" in second
 
 
 def test_when_something_was_pointed_at_is_no_length() -> None:
@@ -283,3 +291,21 @@ async def test_the_director_says_what_it_leaves_as_it_is() -> None:
     await desk.run()
     assert "fills the picture" in desk.calls("send_message")[-1]["content"]
     assert desk.files == before
+
+
+@pytest.mark.parametrize("component", ["Ball", None])
+async def test_a_note_that_is_not_understood_makes_no_version(component: str | None) -> None:
+    desk = Desk(BALL)
+    await desk.run()
+    desk.change("", note("flurble the gnarf", component=component))
+    await desk.run()
+    said = desk.calls("send_message")[-1]["content"]
+    assert "“flurble the gnarf”" in said and "bigger" in said
+    assert len(desk.shown) == 1 and desk.node.phase == "preview"
+    assert "no new version" in desk.said[-1]
+    assert desk.calls("set_todos")[-1]["todos"][0]["label"] == "Nothing to change for: flurble the gnarf"
+    desk.change("", note("flurble the gnarf", component=component), note("red", component="Ball"))
+    await desk.run()
+    said = desk.calls("send_message")[-1]["content"]
+    assert "the subject recoloured" in said and "“flurble the gnarf”" in said
+    assert len(desk.shown) == 2 and desk.said[-1].startswith("The preview is ready")

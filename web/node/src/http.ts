@@ -1,4 +1,5 @@
 /** Requests to a koda server, whose problems come back in its own words. */
+import { clock } from './clock';
 
 /** What a server said was wrong; `status` is 0 where none answered. */
 export class Problem extends Error {
@@ -30,6 +31,7 @@ export async function ask<T>(
 ): Promise<T> {
   const isRaw = body instanceof FormData || body instanceof Blob;
   let response: Response;
+  const asked = clock.ask();
   try {
     response = await fetch(address, {
       method,
@@ -46,6 +48,7 @@ export async function ask<T>(
     if (signal?.aborted) throw error;
     throw new Problem(0, 'UNREACHABLE', 'The server does not answer. What you typed is kept; try again in a moment.');
   }
+  clock.hear(response.headers.get('Date'), asked);
   if (response.ok) return (response.status === 204 ? undefined : await response[as]()) as T;
   throw await problemOf(response);
 }

@@ -1,5 +1,5 @@
 /** What all screens of a node are made of. */
-import { type ButtonHTMLAttributes, type ReactNode, useEffect, useState } from 'react';
+import type { ButtonHTMLAttributes, ReactNode } from 'react';
 import { type Answered, type Answering, useAnswered as useAnsweredIn } from './answered';
 import { type Refusal, restOf } from './fields';
 import type { Scene } from './session';
@@ -65,19 +65,4 @@ export function seconds(value: number): string {
 
 export function bytes(count: number): string {
   return count < 1e6 ? `${Math.max(1, Math.round(count / 1e3))} kB` : `${(count / 1e6).toFixed(1)} MB`;
-}
-
-export function clock(value: number): string {
-  const whole = Math.max(0, Math.floor(value));
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
-}
-
-/** Seconds since a time, for as long as it is looked at. */
-export function useSeconds(since: string): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  return (now - Date.parse(since)) / 1000;
 }

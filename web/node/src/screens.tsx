@@ -4,9 +4,10 @@ import { useAround, useDraft } from './context';
 import { Film } from './film';
 import { Problem } from './http';
 import type { CommandName } from './koda';
-import { bytes, Button, clock, Fact, Icon, Said, seconds, useAnswered, useSeconds } from './parts';
+import { bytes, Button, Fact, Icon, Said, seconds, useAnswered } from './parts';
 import { ProgressBar } from './progress-bar';
 import type { Seen } from './sessions';
+import { clockWords, useSeconds } from './since';
 import { doingWords, farWords, isForWords, isUnanswered, type NodeSession, type Progress } from './session';
 
 type Send = (name: CommandName, body?: object) => Promise<boolean>;
@@ -76,7 +77,7 @@ function Work({ session, seen, send, busy }: Props) {
     <>
       <div className="koda-line">
         <p className="koda-thought">{isRendering ? rendering(state.owes === 'render_final') : seen.thinking || state.execution?.thinking || (since > 20 ? 'Still at it.' : 'One moment.')}</p>
-        <span className="koda-number">{clock(since)}</span>
+        <span className="koda-number">{clockWords(since)}</span>
       </div>
       {isRendering && <Far progress={progress} />}
       {todos.length > 0 && (

@@ -1,4 +1,5 @@
 /** Times and numbers as the page writes them: in its own language, whatever the browser's is. */
+import { clock } from '../../node/src/clock';
 
 const LANGUAGE = 'en-GB';
 const MINUTE_S = 60;
@@ -18,12 +19,12 @@ export function ago(at: string, now: number): string {
 }
 
 /** A day: 18 Nov, with its year where that is another than now. */
-export function day(at: string, now = Date.now()): string {
+export function day(at: string, now = clock.now()): string {
   return new Date(at).toLocaleDateString(LANGUAGE, dayIn(at, now));
 }
 
 /** A moment, to the minute; of today its time alone. */
-export function moment(at: string, now = Date.now()): string {
+export function moment(at: string, now = clock.now()): string {
   const time = new Date(at);
   const isToday = time.toDateString() === new Date(now).toDateString();
   return time.toLocaleString(LANGUAGE, isToday ? TIME : { ...dayIn(at, now), ...TIME });

@@ -1,5 +1,6 @@
 import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { clock } from '../../node/src/clock';
 import { paced } from '../../node/src/pace';
 import { mayRender, type Progress, progressIn } from '../../node/src/session';
 import { ask, Problem, type Schemas, type SessionView } from './client';
@@ -134,15 +135,20 @@ export function usePageLink({ of, path }: PageSource) {
     staleTime: Infinity,
     refetchOnWindowFocus: false,
     refetchInterval: ({ state: { data } }) =>
-      data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - Date.now() - RENEWED_BEFORE_MS) : false,
+      data ? Math.max(RENEWED_BEFORE_MS, Date.parse(data.expiresAt) - clock.now() - RENEWED_BEFORE_MS) : false,
   });
+}
+
+/** Where the takes of one prompt are read, newest first. */
+export function groupPath(group: string): string {
+  return `/v1/sessions?group=${encodeURIComponent(group)}&limit=10`;
 }
 
 /** The takes of one prompt, newest first; none where there is no group. */
 export function useGroup(group: string | null | undefined) {
   return useQuery<Schemas['SessionPage'], Problem>({
     queryKey: ['sessions', 'group', group],
-    queryFn: () => ask(`/v1/sessions?group=${encodeURIComponent(group ?? '')}&limit=10`),
+    queryFn: () => ask(groupPath(group ?? '')),
     enabled: Boolean(group),
   });
 }

@@ -5,6 +5,7 @@
  * nodes were and which there were; what a node holds by then stays, since a session that was begun is not unbegun.
  */
 import type { Edge as FlowEdge, Node } from '@xyflow/react';
+import { clock } from '../../node/src/clock';
 import { paced } from '../../node/src/pace';
 import type { NodeData } from '../../node/src/registry';
 import { newKey } from '../api/client';
@@ -93,7 +94,7 @@ export class Board {
 
   /** Show nodes and edges as they were changed. */
   put(what: Partial<Pick<Seen, 'nodes' | 'edges'>>): void {
-    this.changedAt = Math.max(Date.now(), this.changedAt + 1);
+    this.changedAt = Math.max(clock.now(), this.changedAt + 1);
     this.show(what);
     this.unwritten();
   }

@@ -1,4 +1,5 @@
 /** A person's canvases as this browser has them: one entry of its storage each. What has them elsewhere as well is `shared.ts`. */
+import { clock } from '../../node/src/clock';
 import { newKey } from '../api/client';
 import { calledBy, empty, type Layout, type Lost, read, UNNAMED, written } from './layout';
 
@@ -73,7 +74,7 @@ export class Canvases {
     for (let number = 2; names.has(name); number += 1) name = `${UNNAMED} ${number}`;
     const id = newKey().slice(0, 12);
     try {
-      this.write(id, { ...empty(name), changedAt: Date.now() });
+      this.write(id, { ...empty(name), changedAt: clock.now() });
     } catch {
       // it is there as long as it is looked at, and the next change says that it is not kept
     }
@@ -94,7 +95,7 @@ export class Canvases {
 
   rename(id: string, name: string): void {
     const there = this.read(id);
-    if (there) this.write(id, { ...there.layout, name: calledBy(name), changedAt: Math.max(Date.now(), there.layout.changedAt + 1) });
+    if (there) this.write(id, { ...there.layout, name: calledBy(name), changedAt: Math.max(clock.now(), there.layout.changedAt + 1) });
   }
 
   remove(id: string): void {

@@ -2,14 +2,24 @@ import { useQuery } from '@tanstack/react-query';
 import { Check, Pencil, Square, Undo2, X } from 'lucide-react';
 import { type FormEvent, useId, useState } from 'react';
 import { argumentsOf, argumentText, type Given, type TypedArguments } from '../api/arguments';
-import { ask, Problem, type Schemas } from '../api/client';
+import { ask, Problem, type Schemas, type SessionView } from '../api/client';
+import type { Sent } from '../screens/session';
 import { Button } from './button';
 import { sendByKeys } from './keys';
 import { Said } from './said';
-import { type Props, TURN_SAID } from './turn';
+import { TURN_SAID } from './turned';
+
+interface Props extends Sent {
+  session: SessionView;
+  call: Schemas['PendingCall'];
+  /** What names the answer to what was refused. */
+  said?: string;
+  className?: string;
+}
 
 /** A tool call that waits for a person: what it would do, and whether it may. What cannot be read cannot be agreed to. */
-export function Approval({ session, send, busy, refused, call }: Props & { call: Schemas['PendingCall'] }) {
+export function Approval({ session, send, busy, refused, call, said = TURN_SAID, className = 'card p-5' }: Props) {
+  const [heading, reason] = [useId(), useId()];
   const [why, setWhy] = useState('');
   const [typed, type] = useState<TypedArguments>();
   const asked = useQuery<Schemas['ApprovalView'] | null, Problem>({
@@ -31,9 +41,9 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
     if (!busy) decide('reject', why.trim() ? { reason: why } : {});
   };
   return (
-    <section className="card space-y-4 p-5" aria-labelledby="approval">
+    <section className={`space-y-4 ${className}`} aria-labelledby={heading}>
       <div>
-        <h2 id="approval" className="font-semibold wrap-anywhere">
+        <h2 id={heading} className="font-semibold wrap-anywhere">
           May koda run <code className="text-accent">{visible(call.name)}</code>?
         </h2>
         <p className="mt-1 text-sm wrap-anywhere text-muted">{visible([call.agent, call.reason].filter(Boolean).join(' · '))}</p>
@@ -45,7 +55,7 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
           {Object.entries(proposed).map(([name, value]) => {
             const text = argumentText(value);
             return typed && isReadable(text) ? (
-              <Field key={name} name={name} text={typed[name] ?? text} isWrong={wrong.includes(name)} isRefused={isRefused} set={(to) => type({ ...typed, [name]: to })} />
+              <Field key={name} name={name} text={typed[name] ?? text} isWrong={wrong.includes(name)} said={isRefused ? said : undefined} set={(to) => type({ ...typed, [name]: to })} />
             ) : (
               <Part key={name} name={visible(name)} text={text} />
             );
@@ -68,16 +78,16 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
         </Button>
       </div>
       <form onSubmit={refuse} onKeyDown={sendByKeys} className="space-y-1.5 border-t border-line pt-4">
-        <label htmlFor="why" className="block text-sm font-medium">
+        <label htmlFor={reason} className="block text-sm font-medium">
           Why not? <span className="font-normal text-muted">Read by the agents; may stay empty.</span>
         </label>
         <div className="flex gap-2">
           <input
-            id="why"
+            id={reason}
             className="field min-w-0 flex-1"
             value={why}
             onChange={(event) => setWhy(event.target.value)}
-            aria-describedby={refused?.name.endsWith('/reject') ? TURN_SAID : undefined}
+            aria-describedby={refused?.name.endsWith('/reject') ? said : undefined}
           />
           <Button type="submit" disabled={busy}>
             <X aria-hidden className="size-4" /> Refuse
@@ -94,9 +104,9 @@ export function Approval({ session, send, busy, refused, call }: Props & { call:
 }
 
 /** An argument that is typed by whoever has the call run with another. */
-function Field({ name, text, isWrong, isRefused, set }: { name: string; text: string; isWrong: boolean; isRefused: boolean; set: (text: string) => void }) {
+function Field({ name, text, isWrong, said, set }: { name: string; text: string; isWrong: boolean; said: string | undefined; set: (text: string) => void }) {
   const id = useId();
-  const said = [isWrong && `${id}-wrong`, isRefused && TURN_SAID].filter(Boolean).join(' ');
+  const described = [isWrong && `${id}-wrong`, said].filter(Boolean).join(' ');
   return (
     <div>
       <dt className="text-sm font-medium wrap-anywhere">
@@ -110,8 +120,8 @@ function Field({ name, text, isWrong, isRefused, set }: { name: string; text: st
           spellCheck={false}
           value={text}
           onChange={({ target }) => set(target.value)}
-          aria-invalid={isWrong || isRefused || undefined}
-          aria-describedby={said || undefined}
+          aria-invalid={isWrong || said !== undefined || undefined}
+          aria-describedby={described || undefined}
         />
         {isWrong && (
           <p role="alert" id={`${id}-wrong`} className="mt-1 text-sm text-bad">

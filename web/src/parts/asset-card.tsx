@@ -2,6 +2,7 @@ import { useMutation } from '@tanstack/react-query';
 import { Download, Music, Plus, Trash2 } from 'lucide-react';
 import { useState } from 'react';
 import { Link } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { ago } from '../api/dates';
 import { bytes } from '../api/words';
@@ -24,7 +25,7 @@ export function AssetCard({ asset, removed }: { asset: AssetView; removed: () =>
           {asset.name}
         </h2>
         <p className="text-sm text-muted tabular-nums">
-          <span className="uppercase">{kind}</span> · {bytes(asset.sizeBytes)} · {ago(asset.createdAt, Date.now())}
+          <span className="uppercase">{kind}</span> · {bytes(asset.sizeBytes)} · {ago(asset.createdAt, clock.now())}
         </p>
         <p className="text-sm text-muted">
           {asset.sessionId ? (

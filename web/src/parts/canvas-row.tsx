@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { ago } from '../api/dates';
 import type { Listed } from '../canvas/canvases';
 
@@ -25,7 +26,7 @@ export function CanvasRow({ canvas: { name, nodes, changedAt }, href, isCurrent 
         <span className="block font-medium wrap-anywhere">{name}</span>
         <small className="text-[0.8125rem] text-muted">
           {nodes === 1 ? '1 node' : `${nodes} nodes`}
-          {changedAt > 0 && ` · ${ago(new Date(changedAt).toISOString(), Date.now())}`}
+          {changedAt > 0 && ` · ${ago(new Date(changedAt).toISOString(), clock.now())}`}
         </small>
       </span>
       {children}

@@ -1,11 +1,14 @@
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 import { composing, useComposing } from '../api/composing';
-import { patiently } from '../api/reach';
 import { LIMITS, MODES } from '../api/this-session';
 import { Modes, Rules } from './allowed';
 import { Field } from './field';
+import { late } from './late';
 
-const ProjectList = lazy(() => patiently(() => import('./project-list')).then((module) => ({ default: module.ProjectList })));
+const ProjectList = late(
+  () => import('./project-list').then((module) => module.ProjectList),
+  (_, said) => said,
+);
 const PROJECTS = 'projects-there';
 
 /** What else may be said of what is to be made, folded away until somebody wants to: the server's own words answer what is wrong. */

@@ -4,6 +4,8 @@ import { type CSSProperties, useRef, useState } from 'react';
 interface Props {
   jobId: string;
   label: string;
+  /** Whose it is, where there are several. */
+  of?: string;
   wide: number;
   /** Its last frame is shown. */
   end: () => void;
@@ -12,7 +14,7 @@ interface Props {
 }
 
 /** A video while it is rendered: what stands of it plays, and where no more does it waits for that. */
-export function Footage({ jobId, label, wide, end, leave }: Props) {
+export function Footage({ jobId, label, of, wide, end, leave }: Props) {
   const video = useRef<HTMLVideoElement>(null);
   const [plays, setPlays] = useState(true);
   const [waits, setWaits] = useState(true);
@@ -42,7 +44,7 @@ export function Footage({ jobId, label, wide, end, leave }: Props) {
       </p>
       <button
         type="button"
-        aria-label={plays ? 'Pause' : 'Play'}
+        aria-label={[plays ? 'Pause' : 'Play', of].filter(Boolean).join(' ')}
         title={plays ? 'Pause' : 'Play'}
         className="absolute bottom-2 left-2 grid size-10 place-items-center rounded-full bg-panel/90 text-text shadow-sm hover:bg-panel"
         onClick={toggle}

@@ -1,18 +1,24 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { ListFilter, Search } from 'lucide-react';
-import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import { Suspense, useEffect, useRef, useState } from 'react';
 import type { SessionSummary } from '../api/client';
 import { isNarrowed, SHOWN, type Sought, useGallery, useSought } from '../api/gallery';
 import { useFollowed } from '../api/hooks';
 import { useMinutes } from '../api/minutes';
-import { patiently } from '../api/reach';
 import { useTold } from '../api/told';
 import { Button } from './button';
 import { Card } from './card';
+import { late } from './late';
 import { Said } from './said';
 
-const Narrowing = lazy(() => patiently(() => import('./narrowing')).then((module) => ({ default: module.Narrowing })));
-const None = lazy(() => patiently(() => import('./narrowing')).then((module) => ({ default: module.None })));
+const Narrowing = late(
+  () => import('./narrowing').then((module) => module.Narrowing),
+  (_, said) => said,
+);
+const None = late(
+  () => import('./narrowing').then((module) => module.None),
+  (_, said) => said,
+);
 
 const FOLLOWED = 60;
 const TYPED_MS = 250;

@@ -1,5 +1,6 @@
 import { ChevronLeft, ChevronRight, ExternalLink, ImageOff } from 'lucide-react';
 import { type KeyboardEvent, useState } from 'react';
+import { clock } from '../../node/src/clock';
 import { ago } from '../api/dates';
 import { type Picture, timeOf } from '../api/pictures';
 import { Button } from './button';
@@ -65,7 +66,7 @@ function Large({ picture, pictures, show, close }: LargeProps) {
           <Shown key={picture.seq} picture={picture} className="mx-auto max-h-[70dvh] w-full rounded-lg object-contain" />
           <div className="flex flex-wrap items-center gap-x-3 gap-y-2">
             <p className="mr-auto text-muted tabular-nums max-sm:w-full">
-              {picture.widthPx} × {picture.heightPx} · looked at {ago(picture.at, Date.now())}
+              {picture.widthPx} × {picture.heightPx} · looked at {ago(picture.at, clock.now())}
             </p>
             <a
               href={picture.url}

@@ -36,7 +36,7 @@ export function Navigation() {
               <Link
                 href={place}
                 aria-current={current}
-                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-2 lg:px-3"
+                className="inline-flex min-h-9 min-w-6 items-center justify-center rounded-lg px-[min(0.5rem,1.2vw)] text-sm text-muted max-[22rem]:px-1 max-[22rem]:text-[0.78125rem] hover:bg-sunken hover:text-text aria-[current]:font-medium aria-[current]:text-text sm:px-2 lg:px-3"
               >
                 {Sign && <Sign aria-hidden className={`size-4 ${on}`} />}
                 <span className={said}>{words}</span>

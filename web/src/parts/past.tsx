@@ -2,6 +2,7 @@ import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-q
 import { GitFork, History } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { ask, command, Problem, type Schemas, type SessionView } from '../api/client';
 import { ago } from '../api/dates';
 import { isStep, type Point, pointWords } from '../api/this-session';
@@ -127,7 +128,7 @@ function PointRow({ point, session, back, problem, reset, busy, leave }: RowProp
     <li className="py-2.5">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <div className="mr-auto min-w-0 flex-1 basis-60">
-          <p className="text-muted">{[who, ago(point.createdAt, Date.now()), point.undone && 'gone back to since'].filter(Boolean).join(' · ')}</p>
+          <p className="text-muted">{[who, ago(point.createdAt, clock.now()), point.undone && 'gone back to since'].filter(Boolean).join(' · ')}</p>
           <p className="line-clamp-2 wrap-anywhere">{words}</p>
         </div>
         {asked === undefined && (

@@ -10,7 +10,8 @@ import { useEscape } from './escape';
 import { AreaInRow, InRow, useFirstWrong } from './field';
 import { useRefocus } from './focus';
 import { Key, sendByKeys, useKey } from './keys';
-import { leftToSay, type Props, TURN_SAID } from './turn';
+import type { Props } from './turn';
+import { leftToSay, TURN_SAID } from './turned';
 
 type PlanOf = Schemas['Plan'];
 

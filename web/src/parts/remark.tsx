@@ -1,3 +1,4 @@
+import { clock } from '../../node/src/clock';
 import type { Schemas } from '../api/client';
 import { ago } from '../api/dates';
 import { timecode } from '../api/timecode';
@@ -9,7 +10,7 @@ export function Remark({ remark, go }: { remark: Schemas['ShareCommentView']; go
   return (
     <li className="text-sm">
       <p className="text-muted">
-        {name || 'Somebody'} · {ago(createdAt, Date.now())}
+        {name || 'Somebody'} · {ago(createdAt, clock.now())}
         {at !== null &&
           (go ? (
             <>

@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { clock } from '../../node/src/clock';
 import { Attempt } from '../api/attempt';
 import { ask, type Problem, type Schemas, unlessGone } from '../api/client';
 import { ago, day } from '../api/dates';
@@ -228,7 +229,7 @@ function Row({ sessionId, share, isOfAnother, removed }: RowProps) {
   const { commented, ended } = share;
   const name = share.label || 'A link';
   const told = [
-    `made ${ago(share.createdAt, Date.now())}`,
+    `made ${ago(share.createdAt, clock.now())}`,
     ended ? 'ended' : share.expiresAt ? `works until ${day(share.expiresAt)}` : 'works until revoked',
     isOfAnother && 'another video of this session',
   ];

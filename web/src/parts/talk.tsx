@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { ArrowUp } from 'lucide-react';
-import { type FormEvent, type KeyboardEvent, lazy, type ReactNode, Suspense, useEffect, useRef } from 'react';
+import { type FormEvent, type KeyboardEvent, type ReactNode, Suspense, useEffect, useRef } from 'react';
 import { fieldOf } from '../../node/src/fields';
 import { useAct } from '../api/acts';
 import { ask, type NodeState, Problem, type Schemas, type SessionView } from '../api/client';
@@ -9,16 +9,19 @@ import { useMoment } from '../api/moment';
 import { notesOf } from '../api/notes';
 import { usePictures, withPictures } from '../api/pictures';
 import { type Noted, notedIn, shownAt } from '../api/pointed';
-import { patiently } from '../api/reach';
 import { takeBack, type Unread, unreadOf, wordsAfter } from '../api/unread';
 import { useVersions } from '../api/versions';
 import type { Sent } from '../screens/session';
 import { AskAgain } from './ask-again';
 import { Button } from './button';
+import { late } from './late';
 import { type Moments, Noted as NotedWords } from './noted';
 import { Said } from './said';
 
-const Looked = lazy(() => patiently(() => import('./looked')).then((module) => ({ default: module.Looked })));
+const Looked = late(
+  () => import('./looked').then((module) => module.Looked),
+  (_, said) => <li>{said}</li>,
+);
 
 const SAID = 'talk-said';
 
@@ -188,13 +191,24 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       {isBelow && waiting}
       {isBelow && notTaken}
       {isBelow && (form || refused) && (
-        <div className="sticky bottom-0 z-10 -mx-4 space-y-2 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">
+        <div ref={staysBelow} className="sticky bottom-0 z-10 -mx-4 space-y-2 bg-ground px-4 pt-1 pb-2 sm:-mx-6 sm:px-6">
           {answer}
           {form}
         </div>
       )}
     </section>
   );
+}
+
+/** Say how high something is that stays at the screen's bottom: nothing that is come to lies beneath. */
+function staysBelow(box: HTMLDivElement): () => void {
+  const { style } = document.documentElement;
+  const watching = new ResizeObserver(() => style.setProperty('--below', `${box.offsetHeight}px`));
+  watching.observe(box);
+  return () => {
+    watching.disconnect();
+    style.removeProperty('--below');
+  };
 }
 
 interface LineProps {

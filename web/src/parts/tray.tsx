@@ -87,7 +87,9 @@ function One({ note, number, notes, refused, name, isSent }: OneProps) {
     if (notes.newest !== note.key) return;
     notes.newest = undefined;
     words.current?.focus({ preventScroll: true });
-    if (window.matchMedia(WIDE).matches) words.current?.form?.scrollIntoView({ block: 'nearest' }); // with what sends it
+    const form = words.current?.form;
+    const whole = window.matchMedia(WIDE).matches ? form : form?.querySelector('[type=submit]');
+    whole?.scrollIntoView({ block: 'nearest' }); // with what sends it
     words.current?.scrollIntoView({ block: 'nearest' });
   }, [notes, note.key]);
   const remove = () => {

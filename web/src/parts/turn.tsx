@@ -1,48 +1,35 @@
-import { Check, Circle, CircleDashed, Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
-import { type FormEvent, useEffect, useId, useRef, useState } from 'react';
+import { Columns2, Download, FolderDown, Image, RotateCcw, Square } from 'lucide-react';
+import { useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { restOf } from '../../node/src/fields';
-import { doingWords, farWords, isForWords, isUnanswered } from '../../node/src/session';
+import { doingWords, farWords } from '../../node/src/session';
+import { clockWords, useSeconds } from '../../node/src/since';
 import { useAct } from '../api/acts';
-import type { NodeState, Schemas, SessionView } from '../api/client';
+import type { SessionView } from '../api/client';
 import { hasFiles } from '../api/files';
 import { type Final, finalName, formOf, isMadeBy, isPlayed, useFinalList, useFinals } from '../api/finals';
 import type { Progress } from '../api/hooks';
-import { useKept } from '../api/kept';
 import { bytes } from '../api/words';
-import type { Refused, Sent } from '../screens/session';
+import { heading, kept, sentence, stoppedWords, useLong } from '../api/working';
+import type { Sent } from '../screens/session';
 import { Approval } from './approval';
 import { AskAgain } from './ask-again';
 import { Bar } from './bar';
 import { Button } from './button';
 import { Copied } from './copied';
 import { Deletion } from './deletion';
-import { useAnswered } from './field';
 import { useRefocus } from './focus';
 import { FilesButton } from './files-button';
-import { isForThePage, Key, sendByKeys, useKey } from './keys';
+import { Key, useKey } from './keys';
 import { useMedia, WIDE } from './media';
 import { Plan } from './plan';
+import { Question } from './question';
 import { Rendering } from './rendering';
 import { Said } from './said';
 import { Share } from './share';
+import { Steps } from './steps';
+import { answering, shownOf, TURN_SAID } from './turned';
 import { AsWritten } from './writing';
 import { WrittenFile } from './written-file';
-
-/** What names the server's answer, for the field that it answers. */
-export const TURN_SAID = 'turn-said';
-const LONG_S = 20;
-
-/** Which fields say themselves what is wrong with them. */
-function answering({ name, problem }: Refused): string[] {
-  if (name === 'answer') return ['text'];
-  return name === 'plan' ? problem.fields.flatMap(({ field }) => field.match(/^scenes\.\d+\.(title|duration|description)$/)?.[0] ?? []) : [];
-}
-
-/** Whether there is something to say of what was refused, beside what its fields say. */
-export function leftToSay(refused: Refused | undefined): boolean {
-  return refused !== undefined && restOf(refused.problem, answering(refused)) !== undefined;
-}
 
 export interface Props extends Sent {
   session: SessionView;
@@ -75,7 +62,7 @@ function Now(props: Props) {
   const { state } = props.session;
   if (state.owes) return <Work key={state.owes} {...props} />;
   if (state.approval) return <Approval key={state.approval.approvalId} {...props} call={state.approval} />;
-  if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} />;
+  if (state.phase === 'question' && state.question) return <Question key={state.question.text} {...props} hasKeys />;
   if (state.phase === 'plan' && state.plan) return <Plan {...props} />;
   if (state.phase === 'preview') return <Preview {...props} />;
   if (state.phase === 'complete') return <Result {...props} />;
@@ -83,18 +70,11 @@ function Now(props: Props) {
   return null;
 }
 
-/** Which of them is shown, by a name. */
-function shownOf({ owes, approval, phase, question }: NodeState): string {
-  return owes ?? approval?.approvalId ?? (phase === 'question' ? `question ${question?.text}` : phase);
-}
-
 function Work({ session, progress, thinking, send, busy }: Props) {
   const { state } = session;
   const todos = state.execution?.todos ?? [];
   const since = useSeconds(state.owedSince ?? session.createdAt);
-  const heard = useRef({ thinking, at: thinking ? since : 0 });
-  if (heard.current.thinking !== thinking) heard.current = { thinking, at: since };
-  const isLong = since - (thinking ? heard.current.at : 0) > LONG_S;
+  const isLong = useLong(thinking, since);
   const isRendering = progress !== undefined && progress.percent < 100;
   const isWide = useMedia(WIDE);
   const stop = () => void send('cancel');
@@ -106,7 +86,7 @@ function Work({ session, progress, thinking, send, busy }: Props) {
         <h2 id="work" className="mr-auto min-w-0 font-semibold">
           {isRendering ? (state.owes === 'render_final' ? 'Rendering the video' : 'Rendering the preview') : heading(state.owes)}
         </h2>
-        <span className="text-sm text-muted tabular-nums">{clock(since)}</span>
+        <span className="text-sm text-muted tabular-nums">{clockWords(since)}</span>
         <Button className="-my-1 min-h-9 shrink-0 px-3 py-1.5 text-sm" onClick={stop} disabled={busy} title="What is there is kept">
           <Square aria-hidden className="size-3.5" /> Stop
         </Button>
@@ -145,25 +125,6 @@ function Work({ session, progress, thinking, send, busy }: Props) {
   );
 }
 
-function Steps({ todos }: { todos: readonly Schemas['Todo'][] }) {
-  return (
-    <ul className="space-y-2" aria-label="Steps">
-      {todos.map((todo) => (
-        <li key={todo.id} className={`flex gap-2.5 text-sm ${todo.status === 'pending' ? 'text-muted' : ''}`}>
-          {todo.status === 'done' ? (
-            <Check aria-label="done" className="mt-0.5 size-4 shrink-0 text-good" />
-          ) : todo.status === 'active' ? (
-            <CircleDashed aria-label="under way" className="breathing mt-0.5 size-4 shrink-0 text-accent" />
-          ) : (
-            <Circle aria-label="to come" className="mt-0.5 size-4 shrink-0" />
-          )}
-          {todo.label}
-        </li>
-      ))}
-    </ul>
-  );
-}
-
 /** What was written so far, folded away. */
 function Written({ sessionId, paths }: { sessionId: string; paths: readonly string[] }) {
   return (
@@ -189,145 +150,7 @@ function Written({ sessionId, paths }: { sessionId: string; paths: readonly stri
   );
 }
 
-/** Words that others come after. */
-function sentence(words: string): string {
-  return /[.!?…:]$/.test(words) ? words : `${words}.`;
-}
-
-function clock(seconds: number): string {
-  const whole = Math.max(0, Math.floor(seconds));
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`;
-}
-
-function heading(owes: string | null | undefined): string {
-  if (owes === 'analyze') return 'Reading what you wrote';
-  if (owes === 'plan') return 'Planning the scenes';
-  return owes === 'render_final' ? 'Rendering the video' : 'Making it';
-}
-
 const QUIET = 'inline-flex min-h-10 items-center gap-2 rounded-xl px-3 py-2 text-sm text-muted hover:bg-sunken hover:text-text';
-const NO_ANSWER = { to: '', option: '', words: '' };
-
-function Question({ session, send, busy, refused }: Props) {
-  const question = session.state.question;
-  const [kept, keep] = useKept(session.id, 'answer', NO_ANSWER);
-  const { option, words } = kept.to === question?.text ? kept : NO_ANSWER;
-  const put = useRef((_: Partial<typeof NO_ANSWER>) => {});
-  put.current = (what) => keep({ to: question?.text ?? '', option, words, ...what });
-  const form = useRef<HTMLFormElement>(null);
-  const field = useRef<HTMLInputElement>(null);
-  const [lacks, setLacks] = useState(false);
-  const lacking = useId();
-  const options = question?.options ?? [];
-  const isOwn = (id: string) => isForWords(question, id);
-  const own = options.find(({ id }) => isOwn(id));
-  const numbered = useRef(options);
-  numbered.current = options;
-  const forWords = useRef(own?.id);
-  forWords.current = own?.id;
-  useEffect(() => {
-    const chosen = (event: KeyboardEvent) => {
-      const named = numbered.current[Number(event.key) - 1];
-      if (!named || event.repeat || !isForThePage(event)) return;
-      put.current({ option: named.id });
-      if (named.id === forWords.current) {
-        event.preventDefault(); // the key is typed nowhere
-        field.current?.focus();
-        return;
-      }
-      form.current?.querySelectorAll<HTMLInputElement>('input[type=radio]')[Number(event.key) - 1]?.focus(); // Enter sends
-    };
-    document.addEventListener('keydown', chosen);
-    return () => document.removeEventListener('keydown', chosen);
-  }, []);
-  const isRefused = refused?.name === 'answer';
-  const { marks, words: said } = useAnswered({
-    problem: isRefused ? refused.problem : undefined,
-    name: 'text',
-    value: words,
-    hint: isRefused && leftToSay(refused) ? TURN_SAID : undefined,
-  });
-  if (!question) return null;
-  const isLacking = lacks && isUnanswered(question, option, words);
-  const ownField = (label: string) => (
-    <div>
-      <input
-        ref={field}
-        aria-label={label}
-        className="field"
-        value={words}
-        onChange={({ target }) => put.current({ words: target.value, ...(own ? { option: own.id } : {}) })}
-        {...marks}
-        {...(isLacking ? { 'aria-invalid': true, 'aria-describedby': lacking } : {})}
-      />
-      {isLacking && (
-        <p role="alert" id={lacking} className="mt-1 text-sm text-bad">
-          Say it in a few words: without any, nothing is sent.
-        </p>
-      )}
-      {said}
-    </div>
-  );
-  const answer = async (event: FormEvent) => {
-    event.preventDefault();
-    if (isUnanswered(question, option, words)) {
-      setLacks(true);
-      field.current?.focus();
-      return;
-    }
-    const isChosen = option && !isOwn(option);
-    const isSaid = words.trim() && !(own && isChosen); // what is typed at another option is that one's
-    const sent = await send('answer', { ...(isChosen ? { optionId: option } : {}), ...(isSaid ? { text: words } : {}) });
-    if (sent) keep((now) => (now.option === option && now.words === words ? NO_ANSWER : now));
-  };
-  return (
-    <form ref={form} onSubmit={(event) => void answer(event)} onKeyDown={sendByKeys} className="card space-y-4 p-5">
-      <fieldset className="space-y-3">
-        <legend className="mb-3 font-semibold">{question.text}</legend>
-        {options.map((each, at) => (
-          <div key={each.id} className="rounded-xl border border-line hover:border-line-strong has-checked:border-accent has-checked:bg-accent-ground">
-            <label
-              className="flex cursor-pointer gap-3 p-3.5"
-              onClick={({ detail }) => {
-                if (isOwn(each.id) && detail > 0) setTimeout(() => field.current?.focus()); // once the label has done what labels do
-              }}
-            >
-              <input
-                type="radio"
-                name="option"
-                className="mt-1 size-4 accent-(--accent)"
-                checked={option === each.id}
-                onChange={() => put.current({ option: each.id })}
-              />
-              <span className="flex-1">
-                <span className="block font-medium">{each.label}</span>
-                <span className="block text-sm text-muted">{each.description}</span>
-              </span>
-              {at < 9 && (
-                <kbd aria-hidden className="hidden self-start rounded-md border border-line px-1.5 font-sans text-xs text-muted sm:block">
-                  {at + 1}
-                </kbd>
-              )}
-            </label>
-            {isOwn(each.id) && <div className="px-3.5 pb-3.5">{ownField('In your own words')}</div>}
-          </div>
-        ))}
-      </fieldset>
-      {!own && (question.customInput || options.length === 0) && (
-        <div className="space-y-1.5">
-          <span aria-hidden className="block text-sm font-medium">
-            {options.length ? 'Or in your own words' : 'Your answer'}
-          </span>
-          {ownField(options.length ? 'Or in your own words' : 'Your answer')}
-        </div>
-      )}
-      <Button kind="main" type="submit" disabled={busy || !(option || words.trim())}>
-        Answer
-      </Button>
-    </form>
-  );
-}
-
 function Preview({ session, send, busy, lookAtFiles }: Props) {
   return (
     <section className="card space-y-4 p-5" aria-labelledby="preview">
@@ -495,30 +318,4 @@ function Failure({ session, send, busy, lookAtFiles }: Props) {
       <Copied label="The code and the message" text={told} />
     </section>
   );
-}
-
-function kept({ state }: SessionView): string {
-  const files = state.execution?.files.length ?? 0;
-  const there = [state.plan && 'the plan', files && `${files} ${files === 1 ? 'file' : 'files'}`, (state.preview ?? state.finished) && 'the video'];
-  const named = there.filter(Boolean);
-  return named.length ? `Kept: ${named.join(', ')}.` : 'Nothing was made yet.';
-}
-
-/** What was stopped, and what there is all the same. */
-function stoppedWords(session: SessionView): string {
-  const { stopped, phase } = session.state;
-  if (stopped === 'render_final') return 'The rendering was stopped. What was rendered is kept: rendered again, it goes on from there.';
-  if (stopped !== 'execute') return phase === 'plan' ? 'Planning was stopped. This is the plan from before.' : 'This was stopped before there was a plan. What you wrote is kept.';
-  if (phase === 'preview') return `This was stopped before there was another preview: this one is from before. ${kept(session)}`;
-  return `This was stopped before there was a preview. ${kept(session)} Made again, it goes on with that.`;
-}
-
-/** Seconds since a time, for as long as it is looked at. */
-function useSeconds(since: string): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  return (now - Date.parse(since)) / 1000;
 }

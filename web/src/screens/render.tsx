@@ -1,6 +1,7 @@
 import { ChevronLeft, Download, Film as FilmSign, MonitorPlay } from 'lucide-react';
 import { type CSSProperties, useEffect, useRef, useState } from 'react';
 import { Link, useLocation } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { useAct } from '../api/acts';
 import { ago } from '../api/dates';
 import { isPlayed } from '../api/finals';
@@ -47,7 +48,7 @@ export function Render({ id }: { id: string }) {
       </Link>
       <div className="pb-4">
         <h1 className="text-xl font-semibold tracking-tight wrap-anywhere sm:text-2xl">{name}</h1>
-        <p className="mt-1 text-sm text-muted tabular-nums">{[...pictureWords(render), ago(render.createdAt, Date.now())].join(' · ')}</p>
+        <p className="mt-1 text-sm text-muted tabular-nums">{[...pictureWords(render), ago(render.createdAt, clock.now())].join(' · ')}</p>
       </div>
       <div className="flex flex-col gap-x-6 gap-y-5 lg:grid lg:grid-cols-[minmax(0,1fr)_clamp(20rem,30vw,27rem)] xl:gap-x-10">
         <div className="min-w-0 space-y-5">

@@ -207,7 +207,7 @@ export function Session({ id }: { id: string }) {
   );
 }
 
-/** What stays on top while the rest is scrolled below it: what the keyboard comes to is never beneath. */
+/** What stays on top while the rest is scrolled below it: what the keyboard comes to is never beneath, nor beneath what stays below (`Talk`). */
 function useOnTop(isThere: boolean) {
   const found = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -215,7 +215,7 @@ function useOnTop(isThere: boolean) {
     const measured = () => {
       const box = found.current;
       const stays = box !== null && getComputedStyle(box).position === 'sticky';
-      root.style.scrollPaddingBlock = stays ? `${box.offsetHeight + 8}px 5.5rem` : '';
+      root.style.scrollPaddingBlock = stays ? `${box.offsetHeight + 8}px calc(var(--below, 0px) + 0.5rem)` : '';
     };
     const watching = new ResizeObserver(measured);
     watching.observe(root);

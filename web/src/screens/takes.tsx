@@ -1,15 +1,19 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { Columns2, Film, Pause, Play } from 'lucide-react';
+import { Columns2, Pause, Play, Square } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link } from 'wouter';
+import { useAct } from '../api/acts';
 import { Chorus } from '../api/chorus';
-import { command, Problem, type SessionSummary } from '../api/client';
-import { isKept, useFollowed, useGroup } from '../api/hooks';
+import { ask, command, type Problem, type Schemas, type SessionSummary } from '../api/client';
+import { groupPath, isKept, useFollowed, useGroup } from '../api/hooks';
+import { type Asked, isBeingMade, type Stopped, stopped, stopWords } from '../api/takes';
 import { useTold } from '../api/told';
 import { Button } from '../parts/button';
+import { useDraft } from '../parts/draft';
 import { useRefocus, useReturn } from '../parts/focus';
-import { Phase } from '../parts/phase';
 import { Said } from '../parts/said';
+import { Sure } from '../parts/sure';
+import { Take } from '../parts/take';
 import { Missing } from './missing';
 
 /** Several takes of one prompt beside each other: made together, seen together, and one of them goes on. */
@@ -20,11 +24,13 @@ export function Takes({ group }: { group: string }) {
   useFollowed(takes, client);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem>();
+  const [live, setLive] = useState<string>();
   const list = useRef<HTMLUListElement>(null);
   const said = useTold(takes, isKept(found), nameOf);
   const chorus = useMemo(() => new Chorus(), []);
   const head = useRef<HTMLDivElement>(null);
   const planned = takes.filter(({ phase, owes, approval }) => phase === 'plan' && !owes && !approval);
+  const stopping = useStopping(group, takes.filter(isBeingMade));
   useReturn(busy);
   useRefocus(planned.length > 0 ? 'planned' : 'made', head);
   const isPlaying = useSyncExternalStore(chorus.watch, () => chorus.isPlaying);
@@ -43,7 +49,7 @@ export function Takes({ group }: { group: string }) {
     await client.invalidateQueries({ queryKey: ['sessions'] });
     setBusy(false);
   };
-  const playAll = () => chorus.play([...(list.current?.querySelectorAll('video') ?? [])]);
+  const playAll = () => chorus.play([...(list.current?.querySelectorAll<HTMLVideoElement>('video[controls]') ?? [])]);
   return (
     <>
       <title>{`Takes · ${first.prompt.slice(0, 50)} · koda`}</title>
@@ -65,6 +71,7 @@ export function Takes({ group }: { group: string }) {
             {isPlaying ? <Pause aria-hidden className="size-4" /> : <Play aria-hidden className="size-4" />} {isPlaying ? 'Pause all' : 'Play all'}
           </Button>
         )}
+        {stopping.button}
         {planned.length > 0 && (
           <Button kind="main" disabled={busy} onClick={() => void make(planned)}>
             {planned.length === 1 ? 'Make it' : `Make all ${planned.length}`}
@@ -74,12 +81,13 @@ export function Takes({ group }: { group: string }) {
       <p role="status" className="sr-only">
         {said}
       </p>
-      <div className="mt-3">
+      <div className="mt-3 space-y-3">
+        {stopping.below}
         <Said problem={problem} />
       </div>
       <ul ref={list} className={`mt-5 grid grid-cols-1 gap-5 md:grid-cols-2 ${takes.length === 3 ? 'xl:grid-cols-3' : ''}`} aria-label="Takes">
         {takes.map((each) => (
-          <Take key={each.id} take={each} />
+          <Take key={each.id} take={each} name={nameOf(each)} isLive={live === each.id} goLive={(isLive) => setLive(isLive ? each.id : undefined)} />
         ))}
       </ul>
     </>
@@ -90,45 +98,64 @@ function nameOf({ title, take }: SessionSummary): string {
   return title ?? `Take ${take}`;
 }
 
-function Take({ take }: { take: SessionSummary }) {
-  const name = nameOf(take);
-  return (
-    <li className="card overflow-hidden">
-      <div className="grid aspect-video place-items-center bg-sunken">
-        {take.videoUrl ? (
-          <video
-            key={take.videoUrl}
-            src={take.videoUrl}
-            poster={take.thumbnailUrl ?? undefined}
-            controls
-            loop
-            muted
-            playsInline
-            preload="metadata"
-            aria-label={name}
-            className="size-full bg-black object-contain"
-          />
-        ) : (
-          <Film aria-hidden className="size-8 text-muted opacity-50" />
-        )}
-      </div>
-      <div className="flex flex-wrap items-center gap-x-4 gap-y-2 p-4">
-        <div className="mr-auto">
-          <h2 className="font-medium">{name}</h2>
-          <Phase state={take} />
-        </div>
-        {take.todos > 0 && take.phase === 'executing' && (
-          <span className="text-sm text-muted tabular-nums">
-            {take.todosDone} of {take.todos}
-          </span>
-        )}
-        <Link
-          href={`/s/${take.id}`}
-          className="inline-flex min-h-10 items-center rounded-xl border border-line-strong px-4 py-2 hover:bg-sunken"
-        >
-          Go on with {name}
-        </Link>
-      </div>
-    </li>
+/** What stops all that are still being made, where somebody says so twice; and what came of that. */
+function useStopping(group: string, made: readonly SessionSummary[]) {
+  const client = useQueryClient();
+  const [asked, setAsked, opener] = useDraft();
+  const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState<Stopped>();
+  const words = useRef<HTMLParagraphElement>(null);
+  const leave = () => setAsked(undefined);
+  const isAsking = asked !== undefined && (busy || made.length > 0);
+  const canAsk = made.length > 1 && !isAsking;
+  useAct(canAsk && 'Stop all', () => setAsked(''));
+  useEffect(() => {
+    if (asked !== undefined && made.length === 0 && !busy) leave(); // there is nothing left to be sure of
+  }, [asked, made.length, busy]);
+  const before = useRef(made.length);
+  useEffect(() => {
+    if (made.length > before.current) setDone(undefined); // something is made anew
+    before.current = made.length;
+  }, [made.length]);
+  const stop = async () => {
+    setBusy(true);
+    setDone(undefined);
+    const answers = await Promise.all(made.map(stopOf));
+    const read = await ask<Schemas['SessionPage']>(groupPath(group)).catch(() => undefined);
+    if (read) client.setQueryData(['sessions', 'group', group], read);
+    setDone(stopped(answers, read && new Set(read.sessions.filter(isBeingMade).map(({ id }) => id))));
+    void client.invalidateQueries({ queryKey: ['sessions'] });
+    for (const { id } of answers) void client.invalidateQueries({ queryKey: ['session', id] });
+    setBusy(false);
+    leave();
+    requestAnimationFrame(() => words.current?.focus({ preventScroll: true })); // what was pressed is gone
+  };
+  const button = canAsk && (
+    <Button ref={opener} onClick={() => setAsked('')} title="What is there is kept">
+      <Square aria-hidden className="size-3.5" /> Stop all {made.length}
+    </Button>
   );
+  const names = made.map(nameOf).join(', ');
+  const below = (
+    <>
+      {isAsking && (
+        <Sure label="Stop all" yes={busy ? 'Stopping…' : made.length > 1 ? `Stop all ${made.length}` : 'Stop it'} no="Let them go on" problem={null} busy={busy} act={() => void stop()} leave={leave}>
+          {`${names}: what is there of each is kept, and each can be made again from there.`}
+        </Sure>
+      )}
+      <p ref={words} role="status" tabIndex={-1} className={done ? `rounded-xl px-3.5 py-2.5 text-sm ${done.isBad ? 'bg-bad-ground text-bad' : 'bg-sunken'}` : 'sr-only'}>
+        {done && stopWords(done)}
+      </p>
+    </>
+  );
+  return { button, below };
+}
+
+async function stopOf(take: SessionSummary): Promise<Asked> {
+  const of = { id: take.id, name: nameOf(take) };
+  try {
+    return { ...of, answer: (await command(take, 'cancel')) as NonNullable<Asked['answer']> };
+  } catch (problem) {
+    return { ...of, problem };
+  }
 }

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Box, ChevronLeft, ChevronRight, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Link, useLocation, useSearch } from 'wouter';
+import { clock } from '../../node/src/clock';
 import { ask, type Problem, type Schemas } from '../api/client';
 import { figure, monthOf } from '../api/dates';
 import { isNear, type Line, linesOf, monthAfter } from '../api/usage';
@@ -51,7 +52,7 @@ export function Usage() {
 const OF_NOW = 3;
 
 function thisMonth(): string {
-  return new Date().toISOString().slice(0, 7);
+  return new Date(clock.now()).toISOString().slice(0, 7);
 }
 
 function Lines({ usage, lines, near }: { usage: Schemas['UserUsage']; lines: readonly Line[]; near: readonly Line[] }) {
