@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -60,6 +60,7 @@ _HEAD_S = 5.0
 """How long a request waits for Ray's head, in seconds, where it can do without."""
 _RETRY_S = 0.1
 _WHY_CHARS = 500
+_CANCELLED = NewEvent(type="state_change", data={"status": "cancelled"})
 T = TypeVar("T")
 _log = get_logger()
 
@@ -340,19 +341,45 @@ class RayDirectory:
         before = await self._store.get_job(job_id, user_id=user_id)
         row = await self._store.cancel_job(job_id, user_id=user_id)
         if before.status != row.status and row.status == "cancelled":
-            event = NewEvent(type="state_change", data={"status": row.status})
-            await self._store.append_job_events(job_id, row.epoch, [event])
-            with contextlib.suppress(RayError, TimeoutError, Unavailable):
-                async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    if (handle := await self._find(_coordinator(job_id, await self._renders_at_once()))) is not None:
-                        await handle.stop.remote(job_id)
+            await self._store.append_job_events(job_id, row.epoch, [_CANCELLED])
+            await self._stop([job_id])
         return row
+
+    async def cancel_renders(self, *, user_id: str, id_prefix: str) -> None:
+        """Cancel a user's page renders whose ids begin so, all of them at once; those that are over stay as they are.
+
+        Whoever works on them is told as `cancel_render` does, in one go: with the head away all of them together cost
+        no more than one.
+        """
+        under_way = await self._store.cancel_renders(user_id, id_prefix=id_prefix, events=[_CANCELLED])
+        await self._stop(under_way)
+
+    async def _stop(self, job_ids: Sequence[str]) -> None:
+        """Tell whoever works on renders that these are cancelled; each is told, whatever becomes of the others."""
+        if not job_ids:
+            return
+        told: list[BaseException | None] = []
+        with contextlib.suppress(RayError, TimeoutError, Unavailable):
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                most = await self._renders_at_once()
+                where = {job_id: _coordinator(job_id, most) for job_id in job_ids}
+                handles = {name: await _of_head(self._find(name), _HEAD_S) for name in set(where.values())}
+                asked = [(handles[name], job_id) for job_id, name in where.items()]
+                answers = (_answered(handle.stop.remote(job_id)) for handle, job_id in asked if handle is not None)
+                told = await asyncio.gather(*answers, return_exceptions=True)
+        for error in told:
+            if error is not None and not isinstance(error, RayError):
+                raise error
 
     async def _find(self, name: str) -> Any | None:
         try:
             return await self._calls.in_thread(_get_actor, name, namespace=NAMESPACE)
         except ValueError:
             return None
+
+
+async def _answered(answer: Awaitable[object]) -> None:
+    await answer
 
 
 async def _of_head(answer: Awaitable[T], limit_s: float) -> T:

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -201,15 +201,31 @@ class Target:
         session: Its protocol session.
     """
 
-    def __init__(self, connection: BrowserConnection, session: ProtocolSession, target: str, context: str) -> None:
+    def __init__(
+        self,
+        connection: BrowserConnection,
+        session: ProtocolSession,
+        target: str,
+        context: str,
+        closed: Callable[[str], None],
+    ) -> None:
         self.session = session
         self._connection = connection
         self._target = target
         self._context = context
+        self._closed = closed
+        self._inner: dict[str, ProtocolSession] = {}
 
     def inner(self, session: str) -> ProtocolSession:
         """Return the protocol session of a worker of this page."""
-        return ProtocolSession(self._connection, session)
+        return self._inner.setdefault(session, ProtocolSession(self._connection, session))
+
+    def lost(self, session: str) -> None:
+        """Let go of a worker that has ended."""
+        worker = self.inner(session)
+        worker.end("the worker ended")
+        worker.forget()
+        del self._inner[session]
 
     async def close(self) -> None:
         """Close the page and forget its context.
@@ -217,7 +233,9 @@ class Target:
         Raises:
             BrowserCrashed: The browser ended.
         """
-        self.session.end("the page was closed")
+        ours = [self.session, *self._inner.values()]
+        for session in ours:
+            session.end("the page was closed")
         calls = [
             self._connection.post("Target.closeTarget", {"targetId": self._target}),
             self._connection.post("Target.disposeBrowserContext", {"browserContextId": self._context}),
@@ -226,6 +244,9 @@ class Target:
         await asyncio.gather(*calls, return_exceptions=True)
         if (why := self._connection.why_over) is not None:
             raise BrowserCrashed(why)
+        for session in ours:
+            session.forget()
+        self._closed(self._context)
 
 
 class Browser:
@@ -235,7 +256,7 @@ class Browser:
         kind: The headless shell, which takes frames one by one, or the full browser.
         graphics: What it draws with, from its start to its end.
         frames: Where its raw frames are; None where pictures come as JPEG only.
-        frames_painted: How many pictures it made.
+        frames_run: How many frames its pages went through, painted or not.
         spoilt: Whether a page of it would not close: nobody should use it again.
         shaders: Whose compiled shaders it began with, who gets what it adds as well; nobody when None.
     """
@@ -255,7 +276,7 @@ class Browser:
         self.kind: BrowserKind = kind
         self.graphics = graphics
         self.frames = frames
-        self.frames_painted = 0
+        self.frames_run = 0
         self.spoilt = False
         self.shaders: ShaderCache | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -417,7 +438,7 @@ class Browser:
             metrics["viewport"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         await session.send("Emulation.setDeviceMetricsOverride", metrics)
         await session.send("Emulation.setFocusEmulationEnabled", {"enabled": True})
-        return Target(connection, session, target, context)
+        return Target(connection, session, target, context, self._contexts.discard)
 
     async def close(self) -> None:
         """End the browser and everything under it, also when whoever waits for that is cancelled meanwhile."""

@@ -215,7 +215,7 @@ class _Capture:
             return set()
         for unit in found:
             if self._hear is not None:
-                await self._hear(unit)
+                await self._hear(unit.as_told())
         return {unit.index for unit in run}
 
     async def _look(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
@@ -324,7 +324,7 @@ class _Capture:
         result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings, cells=cells)
         await write_unit(RetryingStorage(self._task.storage), self._task.user_id, result, data)
         if self._hear is not None:
-            await self._hear(result)
+            await self._hear(result.as_told())
 
     async def _finished(self) -> None:
         """Wait until the unit before is stored."""

@@ -171,6 +171,10 @@ class BrowserConnection:
         for key in [key for key in self._listeners if key[0] == session]:
             del self._listeners[key]
 
+    def forget_session(self, session: str) -> None:
+        """Keep nothing of a target that the browser has closed: from then on it answers itself that there is none."""
+        self._over.pop(session, None)
+
     def _on_message(self, message: dict[str, Any]) -> None:
         number = message.get("id")
         if number is None:
@@ -216,6 +220,10 @@ class ProtocolSession:
     def end(self, why: str) -> None:
         """Fail the calls under way and those to come."""
         self._connection.end_session(self.id, why)
+
+    def forget(self) -> None:
+        """Keep nothing of it, once the browser has closed it."""
+        self._connection.forget_session(self.id)
 
     def on(self, event: str, listener: Listener) -> None:
         """Hear an event until the target ends."""

@@ -180,7 +180,7 @@ class UnitCollector:
     async def find(self, unit: Unit, mode: CaptureMode) -> UnitResult | None:
         """Look a unit up in storage."""
         found = await read_unit(self._storage, self._user_id, self.key(unit, mode))
-        return None if found is None or not fits(self._spec, found) else replace(found, unit=unit)
+        return None if found is None or not fits(self._spec, found) else replace(found, unit=unit).as_told()
 
     def siblings(self, mode: CaptureMode) -> Siblings:
         """Return the videos that differ from this one in their bundle alone."""

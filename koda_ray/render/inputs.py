@@ -134,10 +134,12 @@ class Siblings:
 
         async def find(unit: Unit) -> UnitResult | None:
             async with at_once:
-                return await read_unit(self.storage, self.user_id, self._key(unit, others[0]))
+                found = await read_unit(self.storage, self.user_id, self._key(unit, others[0]))
+            # of what was asked for then nothing is wanted any more: it is asked for anew
+            return None if found is None or found.evidence is None else replace(found, inputs=None)
 
         found = await asyncio.gather(*map(find, missing)) if others else []
-        return [unit for unit in found if unit is not None and unit.evidence is not None]
+        return [unit for unit in found if unit is not None]
 
     async def _adopt_all(self, units: Sequence[Unit], bundle: str, contents: Mapping[str, str]) -> list[UnitResult]:
         at_once = asyncio.Semaphore(_AT_ONCE)
@@ -153,7 +155,7 @@ class Siblings:
         if found is None:
             return None
         ours = replace(found, unit=unit, key=self._key(unit, self.spec.bundle), adopted=True)
-        return ours if await copy_unit(self.storage, self.user_id, found.key, ours) else None
+        return ours.as_told() if await copy_unit(self.storage, self.user_id, found.key, ours) else None
 
     async def _shown(self, unit: Unit, bundle: str, contents: Mapping[str, str]) -> UnitResult | None:
         """Return another bundle's unit, where all that its page had asked for is the same in these contents."""

@@ -157,7 +157,7 @@ class LocalExecutor:
                 browser.spoilt = True
                 raise
             finally:
-                if browser.worn or browser.frames_painted >= MAX_FRAMES_PER_BROWSER:
+                if browser.worn or browser.frames_run >= MAX_FRAMES_PER_BROWSER:
                     await browser.close()
                 else:
                     self._idle.append(browser)

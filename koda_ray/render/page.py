@@ -313,6 +313,7 @@ class LoadedPage:
         for index in range(first, frame):
             await self._step(index, fps)
             await self._pass(index, fps, invisible=True)
+            self._browser.frames_run += 1
         await self._step(frame, fps)
         self._frame = frame
 
@@ -342,7 +343,7 @@ class LoadedPage:
 
     async def _picture(self, options: dict[str, object], *, raw: bool) -> bytes:
         data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
-        self._browser.frames_painted += 1
+        self._browser.frames_run += 1
         last = self._last
         if data is None and last is not None and self._still:
             return last[1]
@@ -383,6 +384,7 @@ class LoadedPage:
 
     async def unpainted(self) -> None:
         """Let the page run the frame that it shows, without a picture of it."""
+        self._browser.frames_run += 1
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 await self._begin_frame(invisible=True)
@@ -585,7 +587,7 @@ class LoadedPage:
 
     def _on_worker_gone(self, event: Mapping[str, object]) -> None:
         self._server.detach(str(event["sessionId"]))
-        self._target.inner(str(event["sessionId"])).end("the worker ended")
+        self._target.lost(str(event["sessionId"]))
 
 
 def _positive(value: object) -> float | None:

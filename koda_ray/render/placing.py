@@ -98,7 +98,11 @@ class Misplaced(Exception):
 
 
 class Unbegun(Exception):
-    """A task was lost before it said anything."""
+    """A task was lost before it said anything; ``code`` says why, as far as Ray does."""
+
+    def __init__(self, why: str, *, code: str = WORKER_LOST) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class Silent(Exception):
@@ -125,7 +129,7 @@ async def done_where_placed(place: Callable[[], Awaitable[Placed]], do: Callable
             if not await placed.is_to_be_moved():
                 full = await placed.presence.is_full_everywhere(placed.resource)
                 raise RenderError(
-                    str(error), code=NODE_FULL if full else WORKER_LOST, retryable=True
+                    str(error), code=NODE_FULL if full else error.code, retryable=True
                 ) from error.__cause__
             _log.info("what a node could not begin is put on others", why=str(error))
 

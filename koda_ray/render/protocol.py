@@ -8,7 +8,7 @@ here; a unit's pictures go from browser to encoder in the worker, and only its f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -110,9 +110,9 @@ class UnitResult:
     ``before_hash`` is of the frame before the first, where the page began with it, to be compared with the neighbour's
     last; None for the first unit, and for one whose page showed the neighbour too. ``frame_hashes`` are of the pictures
     before encoding; ``still`` counts those that were the picture before; ``sought`` says that the page has a contract;
-    ``inputs`` is what the page had asked for of its bundle, None where that is not known; ``adopted`` says that another
-    bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names what the frames
-    are made of (`koda_ray.render.alike`), None where that is not known;
+    ``inputs`` is what the page had asked for of its bundle, None where that is not known, or not told; ``adopted`` says
+    that another bundle's page showed the same, ``alike`` that this was found by running the page; ``evidence`` names
+    what the frames are made of (`koda_ray.render.alike`), None where that is not known, or not told;
     ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none of
     formats that are decoded for their sheet; others where it was captured for a film of another length);
     ``threw`` says that its page had thrown an exception by its last frame, which a strict film has no part in;
@@ -139,6 +139,13 @@ class UnitResult:
     cells: Mapping[int, str] = field(default_factory=dict[int, str])
     warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
+
+    def as_told(self) -> UnitResult:
+        """Return it without what it was drawn from, which lies in storage for jobs of other bundles.
+
+        That is up to a thousand names, and a job holds all units of its video.
+        """
+        return replace(self, inputs=None, evidence=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ray
-from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError, TaskCancelledError
 
 from koda_ray.cancellation import all_or_cancel, end_all, own
 from koda_ray.errors import Cancelled, KodaError, RenderError
@@ -36,7 +36,7 @@ from koda_ray.render.capture_notes import CaptureNotes
 from koda_ray.render.cluster import BrowserSlots, browsers_here
 from koda_ray.render.fitness import declared_full, free_bytes, is_full
 from koda_ray.render.graphics import GraphicsChoice
-from koda_ray.render.memory import MemoryLimit
+from koda_ray.render.memory import OUT_OF_MEMORY, MemoryLimit
 from koda_ray.render.placing import (
     WORKER_LOST,
     Misplaced,
@@ -338,7 +338,8 @@ class RayExecutor:
         """Capture, encode and store units in a task.
 
         Raises:
-            RenderError: As `koda_ray.render.capture.capture_units`; code WORKER_LOST when the task's process ended.
+            RenderError: As `koda_ray.render.capture.capture_units`; code WORKER_LOST when the task's process ended, and
+                OUT_OF_MEMORY when Ray ended it because its node had no memory left.
             Missing: As `environment`.
         """
         await self._slots.check()
@@ -480,12 +481,12 @@ class RayExecutor:
             raise RenderError(f"{what}: {type(cause).__name__}: {cause}", code="INTERNAL") from error
         except RayError as error:
             first = (str(error).strip().splitlines() or [""])[0]
-            raise self._lost(f"{what}: its worker was lost: {first}", worker) from error
+            code = OUT_OF_MEMORY if isinstance(error, OutOfMemoryError) else WORKER_LOST
+            raise self._lost(f"{what}: its worker was lost: {first}", code, worker) from error
         raise RenderError(f"{what}: its task ended without a result", code=WORKER_LOST, retryable=True)
 
-    def _lost(self, why: str, worker: TaskWorker | None) -> RenderError | Unbegun:
+    def _lost(self, why: str, code: str, worker: TaskWorker | None) -> RenderError | Unbegun:
         """Return what is raised where a worker was lost: not its own fault where its node is known to have no room."""
         if worker is None:
-            return Unbegun(why)
-        code = NODE_FULL if self._presence.is_full(worker.node) else WORKER_LOST
-        return RenderError(why, code=code, retryable=True)
+            return Unbegun(why, code=code)
+        return RenderError(why, code=NODE_FULL if self._presence.is_full(worker.node) else code, retryable=True)

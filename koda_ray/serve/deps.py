@@ -96,6 +96,10 @@ class SessionDirectory(Protocol):
         """Cancel a page render and end its processes; one that is over stays as it is. NotFound for others."""
         ...
 
+    def cancel_renders(self, *, user_id: str, id_prefix: str) -> Coroutine[Any, Any, None]:
+        """Cancel a user's page renders whose ids begin so: none begins any more, and the processes of others end."""
+        ...
+
 
 class ClusterEyes(Protocol):
     """Sees the cluster that a server is in; each answer is there in some seconds, or is Unavailable."""

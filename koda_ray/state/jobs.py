@@ -136,6 +136,21 @@ class JobStore(Protocol):
         """
         ...
 
+    async def cancel_renders(self, user_id: str, *, id_prefix: str, events: Sequence[NewEvent] = ()) -> list[str]:
+        """Cancel a user's page renders whose id begins so, all at once, and fence whoever works on them.
+
+        Those that are over stay as they are. From then on none begins.
+
+        Args:
+            user_id: Whose.
+            id_prefix: How their ids begin.
+            events: What each one's own stream says of it.
+
+        Returns:
+            The ids of those that were under way, in order: whoever works on them has to be told.
+        """
+        ...
+
     async def update_job(
         self,
         job: JobRecord,

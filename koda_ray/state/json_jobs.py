@@ -212,6 +212,23 @@ class JsonJobs:
 
         return await self._database.write(work)
 
+    async def cancel_renders(self, user_id: str, *, id_prefix: str, events: Sequence[NewEvent] = ()) -> list[str]:
+        """Cancel a user's page renders whose id begins so, all at once; see `Store.cancel_renders`."""
+
+        def work(change: Transaction) -> tuple[list[str], list[str]]:
+            found = [row for row in _page_renders(change.tables, user_id, id_prefix) if row["status"] in OWED_STATUSES]
+            before = {str(row["id"]): row for row in sorted(found, key=lambda row: str(row["id"]))}
+            for job_id, row in before.items():
+                epoch, seq = epoch_of(row) + 1, cast("int", row["seq"]) + len(events)
+                over: TableRow = {"epoch": epoch, "seq": seq, "status": "cancelled", "lease_until": None}
+                change.set("jobs", job_id, {**over, "updated_at": moment(now())})
+                close_charges(change, job_id, lambda _: True)
+                put_events(change, user_id, number(job_id, seq, epoch, list(events)))
+            return list(before), [job_id for job_id, row in before.items() if row["status"] == "running"]
+
+        _, under_way = await self._database.write(work, lambda done: self._notifier.notify_all(done[0]))
+        return under_way
+
     async def note_stored(self, job: JobRecord, stored_bytes: int) -> None:
         """Note how much a job's files take; nothing happens where its row is another than this by now."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 
 __all__ = ["Notifier"]
@@ -48,6 +48,11 @@ class Notifier:
         for event, loop in waiters:
             with suppress(RuntimeError):  # its loop has been closed: nobody waits any more
                 loop.call_soon_threadsafe(event.set)
+
+    def notify_all(self, stream_ids: Iterable[str]) -> None:
+        """Wake everybody who waits for one of several streams."""
+        for stream_id in stream_ids:
+            self.notify(stream_id)
 
 
 class _Ringing(asyncio.Event):

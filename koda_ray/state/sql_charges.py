@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 
@@ -38,7 +38,7 @@ from koda_ray.state.database import Database
 from koda_ray.state.rows import columns, record
 from koda_ray.types import now
 
-__all__ = ["CLOSED_AT_ONCE", "SqlCharges", "close_charges", "enter_charges", "remove_charges"]
+__all__ = ["CLOSED_AT_ONCE", "SqlCharges", "close_all_charges", "close_charges", "enter_charges", "remove_charges"]
 
 _C = schema.charges.c
 _A = schema.accounts.c
@@ -157,6 +157,18 @@ def close_charges(database: Database, connection: Connection, which: ColumnEleme
             books.close(charge.id, _ABANDONED)
         _write(database, connection, books)
     return len(charges)
+
+
+def close_all_charges(database: Database, connection: Connection, user_id: str, works: Collection[str]) -> None:
+    """End the open charges of many works of a user, which nobody goes on with.
+
+    All their accounts are locked at once, in the order in which everybody locks them.
+    """
+    query = select(schema.charges).where(schema.IS_OPEN, _C.work_id.in_(works))
+    charges = [record(ChargeRecord, row) for row in connection.execute(query)]
+    _locked(database, connection, user_id, entry_accounts((), charges))
+    for work_id in {charge.work_id: None for charge in charges}:
+        close_charges(database, connection, _C.work_id == work_id)
 
 
 def remove_charges(database: Database, connection: Connection, user_id: str, work_id: str) -> None:

@@ -46,7 +46,7 @@ from koda_ray.state.records import (
 from koda_ray.state.refusals import check_renders, no_such
 from koda_ray.state.rows import columns, number, record
 from koda_ray.state.sql_accounts import count_stored, ensure_project
-from koda_ray.state.sql_charges import close_charges, enter_charges, remove_charges
+from koda_ray.state.sql_charges import close_all_charges, close_charges, enter_charges, remove_charges
 from koda_ray.state.sql_content import may_begin, take_turn
 from koda_ray.state.sql_holdings import hold_stored
 from koda_ray.state.sql_inbox import queued_video_s
@@ -257,6 +257,25 @@ class SqlJobs:
 
         await self._database.write(work)
         return await self.get_job(job_id, user_id=user_id)
+
+    async def cancel_renders(self, user_id: str, *, id_prefix: str, events: Sequence[NewEvent] = ()) -> list[str]:
+        """Cancel a user's page renders whose id begins so, all at once; see `Store.cancel_renders`."""
+        which = (*_page_renders(user_id, id_prefix), _J.status.in_(OWED_STATUSES))
+        query = select(_J.id, _J.status).where(*which).order_by(_J.id).with_for_update()
+        over = update(schema.jobs).values(status="cancelled", lease_until=None, updated_at=now())
+        over = over.values(epoch=_J.epoch + 1, seq=_J.seq + len(events)).returning(_J.id, _J.seq, _J.epoch)
+
+        def work(connection: Connection) -> tuple[list[str], list[str]]:
+            before = {row.id: row.status for row in connection.execute(query)}
+            if before:
+                close_all_charges(self._database, connection, user_id, before)
+                ended = connection.execute(over.where(_J.id.in_(before))).all()
+                told = (each for row in ended for each in number(row.id, row.seq, row.epoch, list(events)))
+                add_events(connection, user_id, list(told))
+            return list(before), [job_id for job_id, status in before.items() if status == "running"]
+
+        _, under_way = await self._database.write(work, lambda done: self._notifier.notify_all(done[0]))
+        return under_way
 
     async def note_stored(self, job: JobRecord, stored_bytes: int) -> None:
         """Note how much a job's files take; nothing happens where its row is another than this by now."""

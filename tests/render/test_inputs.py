@@ -15,10 +15,10 @@ from koda_ray.render.bundle import Bundle, bundle_contents, store_bundle
 from koda_ray.render.inputs import ABSENT, MAX_INPUTS, Inputs, Siblings
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
+from koda_ray.render.protocol import CaptureTask, Hear, JobContext, JoinResult, JoinTask, RenderResult, UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
-from koda_ray.render.stored import write_unit
+from koda_ray.render.stored import read_unit, write_unit
 from koda_ray.state.keys import bundle_key, unit_key
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
@@ -112,6 +112,51 @@ async def test_what_a_refused_video_was_made_of_is_taken_over_too(storage: Stora
     with pytest.raises(QualityRejected, match="does not animate"):
         await made(storage, still, "job_1", moves=True)
     assert adopted(await made(storage, still | {"notes.txt": b"other"}, "job_2", moves=False)) == (3, 3)
+
+
+class Recording(LocalExecutor):
+    """Notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=1)
+        self.captures: list[CaptureTask] = []
+        self.joins: list[JoinTask] = []
+
+    async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
+        self.captures.append(task)
+        await super().capture(task, hear)
+
+    async def join(self, task: JoinTask) -> JoinResult:
+        self.joins.append(task)
+        return await super().join(task)
+
+
+@pytest.mark.browser
+async def test_what_units_were_drawn_from_lies_in_storage_and_no_job_holds_it(storage: Storage) -> None:
+    told: list[UnitResult] = []
+
+    async def hear(unit: UnitResult) -> None:
+        told.append(unit)
+
+    async with Recording() as executor:
+        for number, change in enumerate(
+            # captured, taken over, captured beside what was there before, and found
+            ({}, {"notes.txt": b"other"}, {"colour.js": b'export const colour = "#f00"; '}, {}),
+        ):
+            bundle = await put_page(storage, Bundle(FILES | change))
+            spec = small(bundle, duration_s=3.0 if number < 3 else 2.0)
+            context = JobContext(storage=storage, executor=executor, job_id=f"job_{number}", user_id=USER)
+            await RenderJob(spec, context, on_unit=hear).run()
+    assert [(unit.reused, unit.adopted) for unit in told[::3]] == [
+        (False, False), (True, True), (False, False), (True, False)
+    ]  # fmt: skip
+    held = [*told, *(unit for task in executor.joins for unit in task.units)]
+    assert len(executor.joins) == 4 and all((unit.inputs, unit.evidence) == (None, None) for unit in held)
+    (before,) = [task.before for task in executor.captures if task.before]
+    assert len(before) == 3 and all(unit.inputs is None and unit.evidence for unit in before)
+    for unit in told:
+        stored = await read_unit(RetryingStorage(storage), USER, unit.key)
+        assert stored is not None and stored.evidence and "colour.js" in (stored.inputs or {})
 
 
 # --- the rule -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from koda_ray.errors import PageError
+from koda_ray.errors import BrowserCrashed, PageError
 from koda_ray.render.browser import Browser
 from koda_ray.render.page import LoadedPage
 from tests.render.clocked import FPS, STYLE, level, opened, value
@@ -292,3 +293,36 @@ async def test_a_worker_that_never_lets_go_is_named(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("koda_ray.render.page.FRAME_TIMEOUT_S", 1.0)
         with pytest.raises(PageError, match=r"frame 1 .*endless loop"):
             await page.go(1, FPS)
+
+
+async def test_a_browser_keeps_nothing_of_pages_and_workers_that_are_gone(browser: Browser) -> None:
+    html = """<!doctype html><script>
+    const first = new Worker("w.js"), second = new Worker("w.js");
+    first.onmessage = () => first.terminate();
+    first.postMessage(0);
+    </script>"""
+    connection, kept, heard = browser.connection, len(browser._contexts), set(browser.connection._listeners)
+    for _ in range(3):
+        page = await opened(browser, html, **{"w.js": WORKER})
+        assert len(browser._contexts) == kept + 1
+        async with asyncio.timeout(60):
+            while len(page._target._inner) != 1:  # the one that goes on
+                await page.go(page._frame + 1, FPS)
+        assert connection._over == {} and set(connection._listeners) > heard
+        await page.close()
+        assert (connection._over, connection._calls, len(browser._contexts)) == ({}, {}, kept)
+        assert set(connection._listeners) == heard
+        with pytest.raises(BrowserCrashed):  # by the browser's own answer
+            await page.evaluate("1")
+
+
+@pytest.mark.parametrize("dry", [True, False])
+async def test_a_browsers_frames_are_counted_whether_they_are_painted_or_not(browser: Browser, dry: bool) -> None:
+    before, page = browser.frames_run, await opened(browser, "<!doctype html><b>still</b>")
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await (page.unpainted() if dry else page.picture())
+    await page.go(9, FPS)  # it has no contract, so it goes through all in between
+    await page.picture()
+    assert browser.frames_run == before + 10
+    await page.close()

@@ -210,6 +210,11 @@ class ScriptedDirectory:
             await self.renders[job_id].stop()
         return row
 
+    async def cancel_renders(self, *, user_id: str, id_prefix: str) -> None:
+        for job_id in await self.store.cancel_renders(user_id, id_prefix=id_prefix):
+            if job_id in self.renders:
+                await self.renders[job_id].stop()
+
     async def close(self) -> None:
         for render in self.renders.values():
             await render.close()

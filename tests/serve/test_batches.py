@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from koda_ray.actors.leased_job import LeasedJob
 from koda_ray.client import KodaClient
+from koda_ray.console.exits import Exit
 from koda_ray.errors import Conflict, InvalidInput, NotFound
+from koda_ray.render.browser import Browser
 from koda_ray.render.local import LocalExecutor
 from koda_ray.serve.batches import MADE_SURE
+from koda_ray.state.sql import SqlStore
 from koda_ray.types import now
-from koda_ray.wire import MAX_BATCH_ROWS, PageOptions
+from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, PageOptions
+from tests.shell import Shell
 
 from .test_renders import KEYS, SMALL, zipped
 from .world import World, world
@@ -103,14 +110,85 @@ async def test_a_batch_is_counted_and_cancelled_as_a_whole(koda: World, client: 
     assert done.renders_url == made.renders_url
 
 
+def processes(name: str) -> list[psutil.Process]:
+    """Those below this one whose command line holds a text."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if name in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+async def rendering(koda: World, client: KodaClient, page: Path, rows: int) -> BatchCreated:
+    """Make a batch of long videos, and wait until one of them is being captured."""
+    long = OPTIONS.model_copy(update={"duration": 300.0})
+    made = await client.render_batch(page, [{"n": number} for number in range(rows)], long)
+    await captures(koda.store)
+    assert (await client.batch(made.id)).running and any(job.row.status == "running" for job in jobs(koda))
+    return made
+
+
+async def captures(store: SqlStore) -> None:
+    """Wait until frames of some render are taken, and encoded."""
+    async with asyncio.timeout(240):
+        while not processes("ffmpeg") or not processes("--user-data-dir"):
+            await asyncio.sleep(0.02)
+        while not any((job.progress or {}).get("framesDone") for job in await store.list_renders("local")):
+            await asyncio.sleep(0.05)
+
+
+def jobs(koda: World) -> list[LeasedJob]:
+    return list(koda.directory.renders.values())
+
+
+async def pages(browser: Browser) -> list[str]:
+    """The addresses of what a browser has open."""
+    return [each["url"] for each in (await browser.connection.send("Target.getTargets"))["targetInfos"]]
+
+
+async def nothing_runs(koda: World) -> None:
+    """See that no render's coordinator is at work, nothing is encoded, and the one browser is free and has no page."""
+    assert isinstance(koda.directory.executor, LocalExecutor)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(job.wait() for job in jobs(koda)))
+        while processes("ffmpeg"):
+            await asyncio.sleep(0.02)
+        async with koda.directory.executor.browser() as browser:
+            while await pages(browser) != ["about:blank"]:  # what it begins with
+                await asyncio.sleep(0.02)
+
+
 @pytest.mark.browser
 async def test_cancelling_a_batch_ends_what_it_renders(browsers: World, client: KodaClient, page: Path) -> None:
-    made = await client.render_batch(page, [{"n": 1}, {"n": 2}], OPTIONS.model_copy(update={"duration": 300.0}))
-    async with asyncio.timeout(60):
-        while not (await client.batch(made.id)).running:
-            await asyncio.sleep(0.05)
+    made = await rendering(browsers, client, page, 2)
     done = await client.cancel_batch(made.id)
     assert (done.cancelled, done.running) == (2, 0)
+    await nothing_runs(browsers)
+
+
+@pytest.mark.browser
+async def test_a_batch_is_cancelled_on_the_command_line(
+    browsers: World, client: KodaClient, page: Path, tmp_path: Path
+) -> None:
+    made = await rendering(browsers, client, page, 3)
+    ran = await Shell(tmp_path, browsers.url)("cancel", made.id)
+    assert (ran.status, ran.out, ran.err) == (Exit.DONE, "3 cancelled, 0 succeeded, 0 failed\n", "")
+    await nothing_runs(browsers)
+    ran = await Shell(tmp_path, browsers.url)("cancel", "bat_" + "0" * 27)
+    assert ran.status == Exit.NOT_FOUND and "there is no batch" in ran.err
+
+
+async def test_renders_of_a_batch_may_be_deleted_while_it_is_cancelled(
+    koda: World, client: KodaClient, page: Path
+) -> None:
+    made = await client.render_batch(page, [{"n": number} for number in range(30)], OPTIONS)
+    gone = made.render_ids[::3]
+    asked = [client.delete_page_render(render_id) for render_id in gone]
+    answer, *_ = await asyncio.gather(client.cancel_batch(made.id), *asked)
+    assert (answer.queued, answer.running, answer.renders) == (0, 0, answer.cancelled) and answer.cancelled >= 20
+    left = await client.batch(made.id)
+    assert (left.renders, left.cancelled) == (20, 20)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,18 +22,16 @@ from koda_ray.serve.problem import responses
 from koda_ray.serve.quotas import count_storing, render_quota
 from koda_ray.serve.routes.sessions import default_project
 from koda_ray.serve.turns import wake_in_turn
-from koda_ray.state.records import JobRecord, JobStatus, RendersSought
+from koda_ray.state.records import JobRecord
 from koda_ray.tracing import trace_parent
 from koda_ray.types import now
-from koda_ray.wire import MAX_BATCH_ROWS, BatchCreated, BatchView
+from koda_ray.wire import BatchCreated, BatchView
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/renders/batches", tags=["renders"])
 _WOKEN = 4
 """How many are begun at once; the others are found as there is room."""
-_ENDED = 8
-"""How many are ended at once."""
 BatchId = Annotated[str, Path(pattern=BATCH_ID, description="A batch's id")]
 
 
@@ -94,7 +91,8 @@ async def get_batch(batch_id: BatchId, user: User, deps: Deps) -> BatchView:
 async def cancel_batch(batch_id: BatchId, user: User, deps: Deps, request: Request) -> BatchView:
     """Begin none of its renders any more, then end those under way; what is over stays as it is."""
     await _view(deps, user, batch_id)  # a 404 where there is none
-    await background_of(request).finish(_cancel_all(deps, user, batch_id))
+    ended = deps.directory.cancel_renders(user_id=user, id_prefix=batch_prefix(batch_id))
+    await background_of(request).finish(ended)
     return await _view(deps, user, batch_id)
 
 
@@ -152,18 +150,3 @@ async def _view(deps: ApiDeps, user: str, batch_id: str) -> BatchView:
     return BatchView(
         id=batch_id, renders=sum(counts.values()), renders_url=f"/v1/renders?batch={batch_id}", **dict(counts)
     )
-
-
-async def _cancel_all(deps: ApiDeps, user: str, batch_id: str) -> None:
-    """Cancel the last rows first and what is under way last: else each that ends makes room for another."""
-    turns = asyncio.Semaphore(_ENDED)
-
-    async def cancel(job: JobRecord) -> None:
-        async with turns:
-            await deps.directory.cancel_render(job.id, user_id=user)
-
-    stages: Sequence[tuple[JobStatus, ...]] = (("queued",), ("queued", "running"))
-    for waiting in stages:
-        sought = RendersSought(statuses=waiting, id_prefix=batch_prefix(batch_id))
-        jobs = await deps.store.list_renders(user, sought, limit=MAX_BATCH_ROWS)
-        await asyncio.gather(*(cancel(job) for job in reversed(jobs)))

@@ -8,8 +8,10 @@ import dataclasses
 import pytest
 from pydantic import JsonValue
 
+from koda_ray.budgets import Amounts
 from koda_ray.errors import Conflict, Fenced, NotFound
 from koda_ray.events import NewEvent
+from koda_ray.state.charges import Bound, Reserve
 from koda_ray.state.keys import video_key
 from koda_ray.state.records import OWED_STATUSES, VIDEO_SWEPT, Batch, JobRecord, RendersSought, SessionRecord
 from koda_ray.state.store import Store
@@ -235,6 +237,54 @@ class JobConformance:
         assert await store.cancel_job(job.id, user_id="ann") == cancelled
         with pytest.raises(Conflict):
             await store.claim_job(job.id, lease_until=now())
+
+    @pytest.mark.quick
+    async def test_renders_whose_ids_begin_alike_are_cancelled_at_once_with_all_that_they_hold(
+        self, store: Store
+    ) -> None:
+        def render(name: str, user_id: str = "ann") -> JobRecord:
+            return dataclasses.replace(records.job(user_id), id=name, kind="render")
+
+        mine = [await store.create_job(render(f"job_1_{name}")) for name in "dacb"]
+        others = [
+            await store.create_job(each) for each in (render("job_2_a"), render("job-1_a"), render("job_1_x", "bob"))
+        ]
+        session = await active_session(store)
+        of_it = dataclasses.replace(records.job(of=session), id="job_1_of_a_session", status="running")
+        await store.commit(session.id, session.epoch, Batch(jobs=[of_it]))
+        done, worked, admitted, waiting = mine
+        over = dataclasses.replace(await store.claim_job(done.id, lease_until=now() + SOON), status="succeeded")
+        await store.update_job(over)
+        claimed = await store.claim_job(worked.id, lease_until=now() + SOON)
+        await store.update_job(claimed, events=[say("begun")])
+        await store.admit_job(admitted.id, most=9, lease_until=now() + SOON)
+        for number, job in enumerate((claimed, await store.get_job(admitted.id))):
+            bounds = (Bound(account=job.id), Bound(account="month:2026-11"))
+            held = Reserve(id=f"chg_{number}", kind="render", amounts=Amounts(render_ms=5), bounds=bounds)
+            await store.update_job(job, charges=[held])
+        ended = NewEvent(type="state_change", data={"status": "cancelled"})
+        under_way = await store.cancel_renders("ann", id_prefix="job_1_", events=[ended])
+        assert under_way == sorted([worked.id, admitted.id])
+        for job, epoch, told in ((worked, 2, 2), (admitted, 1, 1), (waiting, 1, 1)):
+            row = await store.get_job(job.id)
+            assert (row.status, row.epoch, row.lease_until) == ("cancelled", epoch, None)
+            events = await store.events(job.id)
+            assert [each.seq for each in events] == list(range(1, told + 1))
+            assert (events[-1].type, events[-1].epoch, events[-1].data) == (ended.type, epoch, ended.data)
+            with pytest.raises(Conflict):
+                await store.claim_job(job.id, lease_until=now())
+        with pytest.raises(Fenced):
+            await store.update_job(claimed)
+        for job in (worked, admitted):
+            assert [(charge.status, charge.held) for charge in await store.charges(job.id)] == [("refunded", {})]
+        assert {account.id: account.held for account in await store.accounts("ann")} == {
+            worked.id: {}, admitted.id: {}, "month:2026-11": {}
+        }  # fmt: skip
+        assert await store.get_job(done.id) == over and await store.events(done.id) == []
+        assert [await store.get_job(each.id) for each in (*others, of_it)] == [*others, of_it]
+        assert await store.cancel_renders("ann", id_prefix="job_1_", events=[ended]) == []
+        assert len(await store.events(waiting.id)) == 1
+        assert await store.cancel_renders("ann", id_prefix="job_none") == []
 
     @pytest.mark.quick
     async def test_a_sessions_render_is_ended_where_the_session_owes_nothing_and_under_its_fence(
