@@ -20,6 +20,7 @@ from typing import Literal, cast
 from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
+from koda_ray.render.alike import evidence
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
@@ -213,6 +214,10 @@ class LoadedPage:
     def inputs(self) -> dict[str, str] | None:
         """What the page has asked for of its bundle so far, by hash; None where that is too much to compare."""
         return self._server.inputs.so_far()
+
+    def evidence(self, witnessed: Witnessed) -> str | None:
+        """Return what all frames so far are made of as one name (`koda_ray.render.alike`), by what the page noted."""
+        return evidence(witnessed.digest, self.inputs, self._server.inputs.shown())
 
     async def wait_ready(self, timeout_s: float) -> PageFacts:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from koda_ray.errors import PageError
 from koda_ray.render import capture
@@ -465,6 +467,32 @@ async def test_what_a_script_is_called_counts_where_a_rule_may_see_it(browser: B
     assert one[0] is not None and other[0] is not None and (one != other) is sees
 
 
+@pytest.mark.full
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_a_file_is_asked_for_as_decides_whether_it_is_a_script(browser: Browser) -> None:
+    """A picture is one whatever it is called; and where a script reads a script's text, nobody knows what for."""
+    images = [io.BytesIO(), io.BytesIO()]
+    for data, colour in zip(images, ("red", "blue"), strict=True):
+        Image.new("RGB", (8, 8), colour).save(data, "PNG")
+    script = CONTRACT + "fetch('read.js').then((answer) => answer.text())"
+    files = {
+        "index.html": MARKUP.replace("BODY", "<img src=picture.js>").encode(),
+        "film.js": script.encode(), "read.js": b"1", "picture.js": images[0].getvalue(),
+    }  # fmt: skip
+    changes = {"film.js": script.encode() + b"// as before", "read.js": b"2", "picture.js": images[1].getvalue()}
+    seen: list[str | None] = []
+    for name in ("", *changes):
+        bundle = Bundle(files | {one: data for one, data in changes.items() if one == name})
+        page = await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90, witness="drawn"))
+        await page.wait_ready(30)
+        await page.go(0, 10)
+        await page.picture()
+        seen.append(page.evidence(await page.witnessed()))
+        await page.close()
+    assert seen[0] is not None and seen[0] == seen[1] and len(set(seen)) == 3 and None not in seen
+
+
 # --- the rule -------------------------------------------------------------------------------------------------------
 
 TRAITS = {"//moves": "False", "//draws": "False", "//sandboxes": "False"}
@@ -489,6 +517,16 @@ def test_units_are_alike_exactly_where_all_that_counts_is_known_and_the_same(
     counts = [{name: its for name, its in some.items() if name[0] in "bcd"} for some in (files, others)]
     same = one is not None and one == other and counts[0] == counts[1]
     assert are_alike(shown(0, before), seen) is same
+
+
+@given(files=FILES, change=st.sampled_from("12"), shown=st.booleans())
+def test_a_script_counts_exactly_where_it_was_asked_for_as_something_else(
+    files: dict[str, str], change: str, shown: bool
+) -> None:
+    one, other = TRAITS | files | {"a.js": "1"}, TRAITS | files | {"a.js": change}
+    asked = {"a.js"} if shown else set[str]()
+    same = evidence("a" * 32, one, asked) == evidence("a" * 32, other, asked)
+    assert same is (change == "1" or not shown)
 
 
 @given(digest=DIGESTS, files=FILES, trait=st.sampled_from(("//moves", "//draws")))
