@@ -472,3 +472,34 @@ async def test_animations_that_are_over_are_held_no_longer(browser: Browser) -> 
     assert await value(page, "[refs.length, document.querySelectorAll('b').length]") == [2000, 0]
     await collect(page)
     assert await value(page, "there()") < 100
+
+
+async def test_sounds_and_films_that_nobody_has_any_more_are_held_no_longer(browser: Browser, film: bytes) -> None:
+    """One that plays goes on to its end without anybody who has it; one that is kept plays again."""
+    html = f"""{STYLE}<script>
+    const refs = [], over = [];
+    const play = (name) => {{
+      const v = document.createElement("video");
+      Object.assign(v, {{ src: "film.webm", muted: true, playbackRate: 8 }});
+      v.onended = () => over.push([name, performance.now()]);
+      v.play();
+      refs.push(new WeakRef(v));
+      return v;
+    }};
+    const kept = play("kept");
+    let n = 0;
+    requestAnimationFrame(function more() {{
+      for (let i = 0; i < 5 && n < 15; i++) play(n++);
+      requestAnimationFrame(more);
+    }});
+    setTimeout(() => kept.play(), 600);
+    const there = () => refs.filter((one) => one.deref()).length;</script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    for frame in range(10):
+        await page.go(frame, FPS)
+        await page.picture()
+        await collect(page)
+    over = await value(page, "over")
+    assert [at for name, at in over if name == "kept"] == [300, 900]
+    assert sorted(name for name, _ in over if name != "kept") == list(range(15))
+    assert await value(page, "there()") <= 3
