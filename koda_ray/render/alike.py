@@ -4,9 +4,9 @@ A few pictures that are equal prove nothing of those between them, and pictures 
 So it is not pictures that are compared but all that they are made of. While a unit is captured, its page notes
 (`clock/witness.js`) every call that changes a WebGL context or a canvas, with all data that it is given, and after
 each frame the document: nodes, attributes, and every value that was written into an inline style. Beside that stand
-the digests of the files that the page had asked for (`inputs`), except its scripts and pages: those act through what
-is noted, and through nothing else. All of it is one digest of 128 bits that runs from the page's beginning to the
-unit's last frame, since what a browser draws depends on what it drew before.
+the digests of the files that the page had asked for (`inputs`), except what it asked for as scripts and pages: those
+act through what is noted, and through nothing else. All of it is one digest of 128 bits that runs from the page's
+beginning to the unit's last frame, since what a browser draws depends on what it drew before.
 
 A page of a new bundle is then run through the same frames "dry": what WebGL would draw is noted and left undone, and
 nothing is painted. That is most of a frame's cost, and no script can tell the difference that reads no pixels back.
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
@@ -45,23 +45,25 @@ MISSES = 2
 """After how many runs that differ a task looks no further: a change is mostly one piece of a film, so that it is looked
 for from the task's beginning up to the first, and from its end back to the last."""
 _ACTS = (".js", ".mjs", ".cjs", ".js.map", ".mjs.map", ".cjs.map", ".html", ".htm")
-"""What does nothing by itself: scripts, and pages, which are noted as the document that is there."""
+"""What scripts are called, and pages, which are noted as the document that is there."""
 _TRUE = "True"
 
 
-def evidence(digest: str | None, inputs: Mapping[str, str] | None) -> str | None:
+def evidence(digest: str | None, inputs: Mapping[str, str] | None, shown: Collection[str] = frozenset()) -> str | None:
     """Return what a unit's frames are made of as one name; None where it is not known, or not all of it.
 
     Args:
         digest: What the page noted, from its beginning to the unit's last frame.
         inputs: What it had asked for of its bundle by then, by hash, and the bundle's traits (`Bundle.traits`).
+        shown: What of it was asked for as something else than a script or a page, whatever it is called: a picture's
+            name may end like a script's.
     """
     if digest is None or inputs is None:
         return None
     traits = {name: its for name, its in inputs.items() if name.startswith("//")}
     if traits.get("//moves") == _TRUE or traits.get("//draws") == _TRUE:  # pictures that move by themselves
         return None
-    files = {name: its for name, its in inputs.items() if not name.lower().endswith(_ACTS)}
+    files = {name: its for name, its in inputs.items() if name in shown or not name.lower().endswith(_ACTS)}
     return hashlib.sha256(json.dumps([digest, sorted(files.items())]).encode()).hexdigest()
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from koda_ray.cancellation import own, see_through
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
 from koda_ray.logs import get_logger
-from koda_ray.render.alike import MISSES, are_alike, counterparts, evidence, is_worth_a_look, spot
+from koda_ray.render.alike import MISSES, are_alike, counterparts, is_worth_a_look, spot
 from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
@@ -231,7 +231,7 @@ class _Capture:
                 await page.unpainted()
                 if spec.strict and page.problems.fatal is not None:
                     return []
-            seen = evidence((await page.witnessed()).digest, page.inputs)
+            seen = page.evidence(await page.witnessed())
             if not are_alike(old, seen):
                 break
             key = self._task.keys[self._task.units.index(unit)]
@@ -298,7 +298,7 @@ class _Capture:
                 sought=page.contract,
                 inputs=page.inputs,
                 threw=page.problems.fatal is not None,
-                evidence=None if seen is None else evidence(seen.digest, page.inputs),
+                evidence=None if seen is None else page.evidence(seen),
                 warnings=page.problems.warnings,
             )
             self._handed_over = encoder

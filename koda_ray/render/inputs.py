@@ -28,6 +28,7 @@ ABSENT = ""
 """Stands for the hash of a file that was asked for and is not in the bundle."""
 MAX_INPUTS = 1000
 """A page that asks for more names than these is not compared with others."""
+_ACT = ("Script", "Document")
 _MAX_SIBLINGS = 3
 _SAMPLES = 3
 _AT_ONCE = 16
@@ -43,17 +44,31 @@ class Inputs:
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._asked: dict[str, str] | None = {}
+        self._shown = set[str]()
 
-    def asked(self, path: str) -> None:
-        """Note that a file was asked for, whether it is there or not."""
-        if self._asked is not None and path not in self._asked:
+    def asked(self, path: str, kind: str = "") -> None:
+        """Note that a file was asked for, whether it is there or not.
+
+        Args:
+            path: Its name in the bundle.
+            kind: For what, as the browser calls it.
+        """
+        if self._asked is None:
+            return
+        if path not in self._asked:
             self._asked[path] = self._bundle.digests.get(path, ABSENT)
             if len(self._asked) > MAX_INPUTS:
                 self._asked = None
+        if kind not in _ACT:
+            self._shown.add(path)
 
     def so_far(self) -> dict[str, str] | None:
         """Return each path with its file's hash, and beside them what the bundle is like; None where it is too much."""
         return None if self._asked is None else {**self._bundle.traits, **self._asked}
+
+    def shown(self) -> frozenset[str]:
+        """Return which of them were asked for as something else than a script or a page."""
+        return frozenset(self._shown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import math
 import re
@@ -20,6 +19,7 @@ from typing import Literal, cast
 from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
+from koda_ray.render.alike import evidence
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
@@ -214,6 +214,10 @@ class LoadedPage:
         """What the page has asked for of its bundle so far, by hash; None where that is too much to compare."""
         return self._server.inputs.so_far()
 
+    def evidence(self, witnessed: Witnessed) -> str | None:
+        """Return what all frames so far are made of as one name (`koda_ray.render.alike`), by what the page noted."""
+        return evidence(witnessed.digest, self.inputs, self._server.inputs.shown())
+
     async def wait_ready(self, timeout_s: float) -> PageFacts:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.
 
@@ -266,7 +270,7 @@ class LoadedPage:
         self._contract = facts.get("contract") is True
         self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
         if facts.get("aside"):  # animations are aside of where they begin: the first frame moves them like all others
-            await self._pass(0, 1)
+            await self._pass(0)
         self._ready = True
         return PageFacts(
             contract=self._contract,
@@ -304,15 +308,15 @@ class LoadedPage:
             mode: ``seek`` jumps if the page has the contract; a page without it is always stepped through.
 
         Raises:
-            PageError: The page threw while it showed the frame; the message names it.
+            PageError: The page threw while it showed the frame, or never let go; the message names it.
             PageNotReady: What the frame needs (images, requests) did not arrive.
-            BrowserCrashed: The browser ended, or the page never let go.
+            BrowserCrashed: The browser ended.
         """
         jumps = self._contract and mode == "seek"
         first = frame if jumps else self._frame + 1
         for index in range(first, frame):
             await self._step(index, fps)
-            await self._pass(index, fps, invisible=True)
+            await self._pass(index, invisible=True)
             self._browser.frames_run += 1
         await self._step(frame, fps)
         self._frame = frame
@@ -327,6 +331,7 @@ class LoadedPage:
             quality: Of a JPEG, 1 to 99.
 
         Raises:
+            PageError: The page does not let go, or shows nothing.
             BrowserCrashed: It was not painted, or the browser ended.
         """
         options: dict[str, object] = {"format": "png", "optimizeForSpeed": True}
@@ -383,12 +388,18 @@ class LoadedPage:
         return (await self._session.send("Page.captureScreenshot", options)).get("data")
 
     async def unpainted(self) -> None:
-        """Let the page run the frame that it shows, without a picture of it."""
+        """Let the page run the frame that it shows, without a picture of it.
+
+        Raises:
+            PageError: The page does not let go, or shows nothing.
+            BrowserCrashed: It did not pass, or the browser ended.
+        """
         self._browser.frames_run += 1
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 await self._begin_frame(invisible=True)
         except TimeoutError:
+            await self._check_body()
             raise BrowserCrashed(f"frame {self._frame} did not pass in {FRAME_TIMEOUT_S:g} s") from None
 
     async def witnessed(self) -> Witnessed:
@@ -441,13 +452,15 @@ class LoadedPage:
             )
 
     async def _check_body(self) -> None:
-        """Say why there is no picture, where it is the page's fault."""
+        """Say why there is no picture, where it is the page's fault; one that does not answer is in a loop."""
         self._check_there(self._frame, failed=True)
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_BUSY_S):
                 if await self.evaluate("document.body === null", frame=self._frame):
                     why = "the page stopped its own loading, or left, before it had a body"
                     raise await self._page_error(why, frame=self._frame)
+        except TimeoutError:
+            raise self._endless(self._frame) from None
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
@@ -456,20 +469,20 @@ class LoadedPage:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 pending = await self.evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
                 if pending is None and self._left_for is None:  # a film has to be there before the page draws it
-                    await self._arrive(frame, fps, ["a film"], "films")
+                    await self._arrive(frame, ["a film"], "films")
                     pending = await self.evaluate("window.__kodaRender.rest()", frame=frame)
         except TimeoutError:
-            raise self._endless(frame, fps) from None
+            raise self._endless(frame) from None
         except PageError:
             self._check_there(frame, failed=True)  # what threw was perhaps the page that came instead
             raise
         self._check_there(frame)
         if names := self._pending(pending):
-            await self._arrive(frame, fps, names)
+            await self._arrive(frame, names)
         if self._moves and self._browser.kind == "shell":
-            await self._in_time(frame, fps, self._stir())
+            await self._in_time(frame, self._stir())
 
-    async def _arrive(self, frame: int, fps: Fraction | float, names: list[str], ask: str = "again") -> None:
+    async def _arrive(self, frame: int, names: list[str], ask: str = "again") -> None:
         """Wait until what the frame asked for is there."""
         deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
         try:
@@ -485,18 +498,18 @@ class LoadedPage:
                     await asyncio.sleep(_POLL_S)
                     names = self._pending(await self.evaluate(f"window.__kodaRender.{ask}()", frame=frame))
         except TimeoutError:
-            raise self._endless(frame, fps) from None
+            raise self._endless(frame) from None
 
-    async def _pass(self, frame: int, fps: Fraction | float, *, invisible: bool = False) -> None:
+    async def _pass(self, frame: int, *, invisible: bool = False) -> None:
         """Let the page run one frame that nobody looks at."""
-        await self._in_time(frame, fps, self._begin_frame(invisible=invisible))
+        await self._in_time(frame, self._begin_frame(invisible=invisible))
 
-    async def _in_time(self, frame: int, fps: Fraction | float, work: Awaitable[object]) -> None:
+    async def _in_time(self, frame: int, work: Awaitable[object]) -> None:
         try:
             async with asyncio.timeout(FRAME_TIMEOUT_S):
                 await work
         except TimeoutError:
-            raise self._endless(frame, fps) from None
+            raise self._endless(frame) from None
 
     async def _stir(self) -> None:
         """Have the next frame made anew: pictures that move by themselves are moved on only then."""
@@ -555,10 +568,10 @@ class LoadedPage:
             },
         )
 
-    def _endless(self, frame: int, fps: Fraction | float) -> PageError:
+    def _endless(self, frame: int) -> PageError:
         self._browser.spoilt = True  # what hangs is perhaps its graphics
         return PageError(
-            f"frame {frame} ({float(frame / fps):.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
+            f"frame {frame} ({self._now_ms / 1000:.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
             code=SEEK_FAILED,
             context={"frame": frame},
         )

@@ -83,7 +83,7 @@ class BundleServer:
         path = unquote(parts.path).lstrip("/") or "index.html"
         own = f"{parts.scheme}://{parts.netloc}" == ORIGIN
         if own:
-            self.inputs.asked(path)
+            self.inputs.asked(path, str(event.get("resourceType")))
         body = self._files.get(path) if own else None
         journey = event.get("resourceType") == "Document"
         if own and journey:

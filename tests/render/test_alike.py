@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from koda_ray.errors import PageError
 from koda_ray.render import capture
@@ -241,6 +243,10 @@ MARKUP = (
 )
 FILES_BESIDE = {"a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>'}
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
+SNAPPED = (
+    "<div id=d style='overflow: auto; height: 9px'>{}<p style='height: 50px'>x</p>"
+    "<p style='height: 50px; scroll-snap-align: start'>y</p></div>"
+)
 REFUSED = {
     "a text of a canvas in the page": ("<canvas id=c></canvas>", "c.getContext('2d').fillText('x', 0, 9)"),
     "a colour by a style": ("<canvas id=c></canvas>", "c.getContext('2d').fillStyle = 'currentcolor'"),
@@ -297,6 +303,40 @@ REFUSED = {
         "",
         "document.body.append(...Array.from({ length: 6000 }, () => document.createElement('i')))",
     ),
+    "a place in the page that is left again": ("", "location.hash = 'p'; location.hash = ''"),
+    "words that are found": ("", "find('Koda'); getSelection().removeAllRanges()"),
+    "what the browser scrolls": (SNAPPED.format("<style>#d { scroll-snap-type: y mandatory }</style>"), ""),
+    "what a style scrolls": (SNAPPED.format(""), "d.style.scrollSnapType = 'y mandatory'"),
+    "styles of an animation": (
+        "<i id=i style='animation: k 1s'>x</i>",
+        "i.getAnimations()[0].commitStyles(); i.remove()",
+    ),
+    "a canvas's size by its attribute": (
+        "<canvas id=c width=9></canvas>",
+        "c.getContext('2d'); c.getAttributeNode('width').value = 7",
+    ),
+    "a canvas's size by their map": (
+        "<canvas id=c width=9></canvas>",
+        "c.getContext('2d'); c.attributes.removeNamedItem('width')",
+    ),
+    "a canvas's size by any element's method": (
+        "<canvas id=c></canvas>",
+        "c.getContext('2d'); Element.prototype.setAttribute.call(c, 'WIDTH', 7)",
+    ),
+    "what may have closed shadow roots": ("<div id=d></div>", "d.setHTMLUnsafe('x')"),
+    "a document that may": ("", "Document.parseHTMLUnsafe('x')"),
+    "when it was painted": ("", "new PerformanceObserver(() => {}).observe({ type: 'paint', buffered: true })"),
+    "when it was painted before": ("", "performance.getEntriesByType('paint')"),
+    "methods of a frame that is gone": (
+        "",
+        "const frame = document.body.appendChild(document.createElement('iframe'));"
+        "window[0].CanvasRenderingContext2D; frame.remove()",
+    ),
+    "of one that was in something": (
+        "<div id=d></div>",
+        "const span = document.createElement('span'); span.innerHTML = '<iframe></iframe>'; d.append(span);"
+        "window[0].CanvasRenderingContext2D; span.firstChild.remove()",
+    ),
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }
 OFTEN = {
@@ -317,9 +357,12 @@ async def browser() -> AsyncIterator[Browser]:
         yield running
 
 
-async def noted(browser: Browser, body: str, script: str, *, dry: bool = False) -> tuple[str | None, str]:
+async def noted(
+    browser: Browser, body: str, script: str, *, dry: bool = False, called: str = "film.js"
+) -> tuple[str | None, str]:
     """Show two frames of a page; return what it noted, and why it noted nothing."""
-    page_files = {"index.html": MARKUP.replace("BODY", body).encode(), "film.js": (CONTRACT + script).encode()}
+    markup = MARKUP.replace("BODY", body).replace("film.js", called)
+    page_files = {"index.html": markup.encode(), called: (CONTRACT + script).encode()}
     setup = PageSetup(width=160, height=90, witness="dry" if dry else "drawn")
     page = await LoadedPage.open(browser, Bundle(FILES_BESIDE | page_files), setup)
     try:
@@ -335,11 +378,12 @@ async def noted(browser: Browser, body: str, script: str, *, dry: bool = False) 
 
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("dry", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.full) for name in REFUSED]
 )
-async def test_what_is_not_followed_is_refused(browser: Browser, name: str) -> None:
-    digest, why = await noted(browser, *REFUSED[name])
+async def test_what_is_not_followed_is_refused(browser: Browser, name: str, dry: bool) -> None:
+    digest, why = await noted(browser, *REFUSED[name], dry=dry)
     assert digest is None and why, name
 
 
@@ -366,6 +410,15 @@ FOLLOWED = {
     "an attribute": "p.setAttribute('style', 'top: 1000.1234px')",
     "an attribute before a style": "p.setAttribute('style', 'top: 1000.1234px'); p.style.right = '1px'",
     "its other value": "p.setAttribute('style', 'top: 1000.1233px'); p.style.right = '1px'",
+    "an attribute as it says itself": "p.style.top = '1000.1234px'; p.setAttribute('style', p.getAttribute('style'))",
+    "one that is away for a moment": "p.style.top = '1000.1234px'; const said = p.getAttribute('style');"
+    "p.removeAttribute('style'); p.setAttribute('style', said)",
+    "its node": "p.style.top = '1000.1234px'; p.getAttributeNode('style').value = p.getAttribute('style')",
+    "its node's text": "p.style.top = '1000.1234px'; p.getAttributeNode('style').textContent = p.getAttribute('style')",
+    "another node": "p.style.top = '1000.1234px'; const node = document.createAttribute('style');"
+    "node.value = p.getAttribute('style'); p.setAttributeNode(node)",
+    "another node in their map": "p.style.top = '1000.1234px'; const node = document.createAttribute('style');"
+    "node.value = p.getAttribute('style'); p.attributes.setNamedItem(node)",
     "a copy": "const q = p.cloneNode(true); q.style.top = '1000.1234px'; p.replaceWith(q.cloneNode(true))",
     "a copy of another": "const q = p.cloneNode(true); q.style.top = '1000.1233px'; p.replaceWith(q.cloneNode(true))",
     "another element": "const q = p.cloneNode(true); seen = () => p.replaceWith(q)",
@@ -401,6 +454,45 @@ async def test_what_is_followed_counts_and_is_the_same_where_nothing_is_drawn(br
     assert len({digest for digest, _ in found.values()}) == len(found)
 
 
+@pytest.mark.full
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("rule", "sees"),
+    [("p ~ script", False), ("[src*=film]", True), ("[*|src*=film]", True), ('[|src="film.js"]', True)],
+)
+async def test_what_a_script_is_called_counts_where_a_rule_may_see_it(browser: Browser, rule: str, sees: bool) -> None:
+    style = f"<style>p:has(~ {rule.removeprefix('p ~ ')}) {{ color: red }}</style>"
+    one, other = [await noted(browser, style, "", called=called) for called in ("film.js", "other.js")]
+    assert one[0] is not None and other[0] is not None and (one != other) is sees
+
+
+@pytest.mark.full
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_a_file_is_asked_for_as_decides_whether_it_is_a_script(browser: Browser) -> None:
+    """A picture is one whatever it is called; and where a script reads a script's text, nobody knows what for."""
+    images = [io.BytesIO(), io.BytesIO()]
+    for data, colour in zip(images, ("red", "blue"), strict=True):
+        Image.new("RGB", (8, 8), colour).save(data, "PNG")
+    script = CONTRACT + "fetch('read.js').then((answer) => answer.text())"
+    files = {
+        "index.html": MARKUP.replace("BODY", "<img src=picture.js>").encode(),
+        "film.js": script.encode(), "read.js": b"1", "picture.js": images[0].getvalue(),
+    }  # fmt: skip
+    changes = {"film.js": script.encode() + b"// as before", "read.js": b"2", "picture.js": images[1].getvalue()}
+    seen: list[str | None] = []
+    for name in ("", *changes):
+        bundle = Bundle(files | {one: data for one, data in changes.items() if one == name})
+        page = await LoadedPage.open(browser, bundle, PageSetup(width=160, height=90, witness="drawn"))
+        await page.wait_ready(30)
+        await page.go(0, 10)
+        await page.picture()
+        seen.append(page.evidence(await page.witnessed()))
+        await page.close()
+    assert seen[0] is not None and seen[0] == seen[1] and len(set(seen)) == 3 and None not in seen
+
+
 # --- the rule -------------------------------------------------------------------------------------------------------
 
 TRAITS = {"//moves": "False", "//draws": "False", "//sandboxes": "False"}
@@ -425,6 +517,16 @@ def test_units_are_alike_exactly_where_all_that_counts_is_known_and_the_same(
     counts = [{name: its for name, its in some.items() if name[0] in "bcd"} for some in (files, others)]
     same = one is not None and one == other and counts[0] == counts[1]
     assert are_alike(shown(0, before), seen) is same
+
+
+@given(files=FILES, change=st.sampled_from("12"), shown=st.booleans())
+def test_a_script_counts_exactly_where_it_was_asked_for_as_something_else(
+    files: dict[str, str], change: str, shown: bool
+) -> None:
+    one, other = TRAITS | files | {"a.js": "1"}, TRAITS | files | {"a.js": change}
+    asked = {"a.js"} if shown else set[str]()
+    same = evidence("a" * 32, one, asked) == evidence("a" * 32, other, asked)
+    assert same is (change == "1" or not shown)
 
 
 @given(digest=DIGESTS, files=FILES, trait=st.sampled_from(("//moves", "//draws")))

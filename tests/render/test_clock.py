@@ -15,7 +15,7 @@ from PIL import Image
 from koda_ray.errors import PageError
 from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
-from tests.render.clocked import FPS, STYLE, level, opened, value
+from tests.render.clocked import FPS, STYLE, collect, level, opened, value
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -388,3 +388,118 @@ async def test_what_a_frame_shows_first_is_not_over_when_it_is_loaded_at_last(br
     style = "frames[0].getComputedStyle(frames[0].document.querySelector('div'))"
     assert await value(page, f"parseFloat({style}.marginLeft)") == pytest.approx(50)
     await page.close()
+
+
+async def test_what_a_page_does_to_its_animations_is_heeded_also_where_they_are_over(browser: Browser) -> None:
+    """Each as a browser has it: where it is after 0, 100, 200 ms and so on, of a way of 100 px."""
+    ways: dict[str, tuple[str, str, list[int | None]]] = {
+        "played again": ("300", "setTimeout(() => it.play(), 500)", [0, 33, 67, 100, 100, 0, 33, 67, 100]),
+        "turned": ("300", "setTimeout(() => it.reverse(), 500)", [0, 33, 67, 100, 100, 100, 67, 33, 0]),
+        "sought": ("300", "setTimeout(() => { it.currentTime = 100 }, 500)", [0, 33, 67, 100, 100, 33, 67, 100, 100]),
+        "sought, then played": (
+            "300",
+            "setTimeout(() => { it.currentTime = 200 }, 100); setTimeout(() => it.play(), 500)",
+            [0, 67, 100, 100, 100, 0, 33, 67, 100],
+        ),
+        "made longer": (
+            "300",
+            "setTimeout(() => it.effect.updateTiming({ duration: 1000 }), 500)",
+            [0, 33, 67, 100, 100, 50, 60, 70, 80],
+        ),
+        "stopped for a while": (
+            "1000",
+            "setTimeout(() => it.pause(), 250); setTimeout(() => it.play(), 550)",
+            [0, 10, 20, 25, 25, 25, 30, 40, 50],
+        ),
+        "stopped at once": ("1000", "requestAnimationFrame(() => it.pause())", [0] * 9),
+        "brought to its end": ("1000", "setTimeout(() => it.finish(), 250)", [0, 10, 20, *[100] * 6]),
+        "made slower": (
+            "1000",
+            "setTimeout(() => { it.playbackRate = 0.5 }, 400)",
+            [0, 10, 20, 30, 40, 45, 50, 55, 60],
+        ),
+        "made to stand": ("1000", "setTimeout(() => it.updatePlaybackRate(0), 400)", [0, 10, 20, 30, *[40] * 5]),
+        "away for a while": (
+            "1000",
+            "setTimeout(() => e.remove(), 250); setTimeout(() => document.body.append(e), 450)",
+            [0, 10, 20, None, None, 50, 60, 70, 80],
+        ),
+    }
+    made = "".join(
+        "{ const e = document.body.appendChild(document.createElement('i'));"
+        f"const it = e.animate(to, {{ fill: 'both', duration: {duration} }}); {script};"
+        f"all.push(e); it.onfinish = () => over.push([{json.dumps(name)}, performance.now()]); }}\n"
+        for name, (duration, script, _) in ways.items()
+    )
+    html = f"""<!doctype html><style>i {{ position: absolute }}</style><body><script>
+    const all = [], over = [], to = [{{ left: "0px" }}, {{ left: "100px" }}];
+    {made}
+    const place = (e) => e.isConnected ? Math.round(parseFloat(getComputedStyle(e).left)) : null;</script>"""
+    page = await opened(browser, html)
+    seen: list[list[int | None]] = []
+    for frame in range(9):
+        await page.go(frame, FPS)
+        await page.picture()
+        seen.append(await value(page, "all.map(place)"))
+    for index, (name, (_, _, places)) in enumerate(ways.items()):
+        assert [then[index] for then in seen] == places, name
+    ends = dict[str, list[int]]()
+    for name, at in await value(page, "over"):
+        ends.setdefault(name, []).append(at)
+    assert ends["played again"] == [300, 800] and ends["turned"] == [300, 800] and ends["brought to its end"] == [300]
+
+
+async def test_animations_that_are_over_are_held_no_longer(browser: Browser) -> None:
+    """A page of particles makes thousands; where they are over nothing of ours keeps them, nor their elements."""
+    html = f"""{STYLE}<i id=m style="position: absolute"></i><script>
+    const refs = [], to = [{{ left: "0px" }}, {{ left: "100px" }}];
+    const add = (fill) => {{
+      const e = document.body.appendChild(document.createElement("b")), it = e.animate(to, {{ duration: 50, fill }});
+      refs.push(new WeakRef(e));
+      it.onfinish = () => it.effect.target.remove();
+    }};
+    requestAnimationFrame(function more() {{
+      for (let i = 0; i < 200 && refs.length < 2000; i++) add(i % 2 ? "both" : "none");
+      requestAnimationFrame(more);
+    }});
+    m.animate(to, {{ duration: 2000, fill: "both" }});
+    const there = () => refs.filter((one) => one.deref()).length;</script>"""
+    page = await opened(browser, html)
+    for frame in range(14):
+        await page.go(frame, FPS)
+        await page.picture()
+        assert await value(page, "parseFloat(getComputedStyle(m).left)") == pytest.approx(5 * frame, abs=0.1)
+    assert await value(page, "[refs.length, document.querySelectorAll('b').length]") == [2000, 0]
+    await collect(page)
+    assert await value(page, "there()") < 100
+
+
+async def test_sounds_and_films_that_nobody_has_any_more_are_held_no_longer(browser: Browser, film: bytes) -> None:
+    """One that plays goes on to its end without anybody who has it; one that is kept plays again."""
+    html = f"""{STYLE}<script>
+    const refs = [], over = [];
+    const play = (name) => {{
+      const v = document.createElement("video");
+      Object.assign(v, {{ src: "film.webm", muted: true, playbackRate: 8 }});
+      v.onended = () => over.push([name, performance.now()]);
+      v.play();
+      refs.push(new WeakRef(v));
+      return v;
+    }};
+    const kept = play("kept");
+    let n = 0;
+    requestAnimationFrame(function more() {{
+      for (let i = 0; i < 5 && n < 15; i++) play(n++);
+      requestAnimationFrame(more);
+    }});
+    setTimeout(() => kept.play(), 600);
+    const there = () => refs.filter((one) => one.deref()).length;</script>"""
+    page = await opened(browser, html, **{"film.webm": film})
+    for frame in range(10):
+        await page.go(frame, FPS)
+        await page.picture()
+        await collect(page)
+    over = await value(page, "over")
+    assert [at for name, at in over if name == "kept"] == [300, 900]
+    assert sorted(name for name, _ in over if name != "kept") == list(range(15))
+    assert await value(page, "there()") <= 3

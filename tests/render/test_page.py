@@ -245,6 +245,26 @@ async def test_a_frame_that_never_ends_is_named(spoilt: Browser, monkeypatch: py
     assert caught.value.code == "SEEK_FAILED"
 
 
+@pytest.mark.parametrize("how", ["painted", "passed"])
+async def test_a_frame_that_never_ends_while_it_is_laid_out_is_named(
+    spoilt: Browser, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Such a loop runs when the browser paints, after the page's callbacks: it is the page's fault all the same."""
+    monkeypatch.setattr(page_module, "FRAME_TIMEOUT_S", 1.0)
+    page = await opened(
+        spoilt,
+        """<!doctype html><p id=p><script>window.__koda = { ready: Promise.resolve(), seek: async (t) => {
+          if (t) new ResizeObserver(() => { for (;;); }).observe(p); } };</script>""",
+    )
+    await page.wait_ready(60)
+    await page.go(0, 10)
+    await page.picture()
+    with pytest.raises(PageError, match=r"frame 1 \(0\.100 s\) .*endless loop") as caught:
+        await page.go(1, 10)
+        await (page.picture() if how == "painted" else page.unpainted())
+    assert caught.value.code == "SEEK_FAILED" and not caught.value.retryable and spoilt.spoilt
+
+
 async def test_a_page_that_leaves_is_brought_to_an_end(browser: Browser) -> None:
     page = await opened(
         browser,

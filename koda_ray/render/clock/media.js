@@ -3,14 +3,34 @@ const kodaMedia = (clock, roots) => {
   const LOOKS = 120; // after so many a film that shows nothing new is taken to have nothing new
   const AGAIN = [6, 20, 60]; // looks after which it is sought again: now and then nobody is told of a picture that is there
   const EARLY_S = 0.001; // past the beginning of a picture, so that no rounding shows the one before
+  const OWN = ["play", "playing", "pause", "timeupdate", "ended", "waiting"]; // what the browser tells of its own playing
   const proto = HTMLMediaElement.prototype;
   const own = (name) => Object.getOwnPropertyDescriptor(proto, name);
-  const native = { play: proto.play, pause: proto.pause, currentTime: own("currentTime"), paused: own("paused"), duration: own("duration"), seeking: own("seeking"), readyState: own("readyState"), error: own("error"), playbackRate: own("playbackRate"), onPicture: HTMLVideoElement.prototype.requestVideoFrameCallback };
+  const native = { play: proto.play, pause: proto.pause, currentTime: own("currentTime"), paused: own("paused"), duration: own("duration"), seeking: own("seeking"), readyState: own("readyState"), error: own("error"), playbackRate: own("playbackRate"), onPicture: HTMLVideoElement.prototype.requestVideoFrameCallback, listen: EventTarget.prototype.addEventListener };
   const read = (element, name) => native[name].get.call(element);
-  const states = new Map();
+  const states = new WeakMap();
+  const met = new Set(); // references to them, in order: one that nobody has any more is nobody's to see or to hear
+  const playing = new Set(); // what plays goes on without anybody who has it
   const stateOf = (element) => {
-    if (!states.has(element)) states.set(element, { at: 0, since: clock.now(), playing: false, ended: false, shown: null, begun: false });
+    if (!states.has(element)) {
+      states.set(element, { at: 0, since: clock.now(), playing: false, ended: false, shown: null, begun: false });
+      met.add(new WeakRef(element));
+      for (const type of OWN) native.listen.call(element, type, keepQuiet, true); // the window hears of none that is not in the page
+    }
     return states.get(element);
+  };
+  const all = () => {
+    const found = [];
+    for (const reference of met) {
+      const element = reference.deref();
+      if (element) found.push([element, states.get(element)]);
+      else met.delete(reference);
+    }
+    return found;
+  };
+  const setPlaying = (element, now) => {
+    stateOf(element).playing = now;
+    now ? playing.add(element) : playing.delete(element);
   };
   const timeOf = (element) => {
     const state = stateOf(element), duration = read(element, "duration");
@@ -27,7 +47,7 @@ const kodaMedia = (clock, roots) => {
     state.begun = true;
     if (!state.playing) {
       stay(this, state.ended ? 0 : timeOf(this));
-      state.playing = true;
+      setPlaying(this, true);
       state.ended = false;
       soon(this, "play", "playing");
     }
@@ -39,7 +59,7 @@ const kodaMedia = (clock, roots) => {
     if (!read(this, "paused")) native.pause.call(this);
     if (!state.playing) return;
     stay(this, timeOf(this));
-    state.playing = false;
+    setPlaying(this, false);
     soon(this, "timeupdate", "pause");
   };
   const show = (element, at) => {
@@ -71,13 +91,12 @@ const kodaMedia = (clock, roots) => {
     set(value) { stay(this, timeOf(this)); native.playbackRate.set.call(this, value); },
   });
   // What the browser begins by itself (autoplay) begins by the clock instead, and nobody hears of the other.
-  for (const type of ["play", "playing", "pause", "timeupdate", "ended", "waiting"]) {
-    addEventListener(type, (event) => {
-      if (!event.isTrusted || !(event.target instanceof HTMLMediaElement)) return;
-      event.stopImmediatePropagation();
-      if (type === "play") { native.pause.call(event.target); event.target.play(); }
-    }, true);
-  }
+  const keepQuiet = (event) => {
+    if (!event.isTrusted || !(event.target instanceof HTMLMediaElement)) return;
+    event.stopImmediatePropagation();
+    if (event.type === "play") { native.pause.call(event.target); event.target.play(); }
+  };
+  for (const type of OWN) addEventListener(type, keepQuiet, true);
 
   // ---- callbacks for each picture of a film ---------------------------------------------------------------------
   let ids = 1;
@@ -101,7 +120,7 @@ const kodaMedia = (clock, roots) => {
         width: element.videoWidth, height: element.videoHeight, processingDuration: 0,
       }]);
     }
-    for (const state of states.values()) state.told = state.telling;
+    for (const [, state] of all()) state.told = state.telling;
   };
 
   // ---- what sounds ----------------------------------------------------------------------------------------------
@@ -126,34 +145,36 @@ const kodaMedia = (clock, roots) => {
       }
     }
   };
+  const within = (at, duration) => Math.min(at + EARLY_S, Number.isFinite(duration) ? Math.max(0, duration - EARLY_S) : Infinity);
   const place = () => {
     look();
-    for (const [element, state] of states) {
+    for (const [element, state] of all()) {
       const at = timeOf(element), duration = read(element, "duration");
       if (state.playing && !element.loop && duration > 0 && at >= duration) {
         stay(element, duration);
-        Object.assign(state, { playing: false, ended: true });
+        setPlaying(element, false);
+        state.ended = true;
         soon(element, "timeupdate", "ended");
       } else if (state.playing) {
         soon(element, "timeupdate");
       }
-      const sought = Math.min(at + EARLY_S, Number.isFinite(duration) ? Math.max(0, duration - EARLY_S) : Infinity);
+      const sought = within(at, duration);
       if (state.shown !== sought && read(element, "readyState") > 0) show(element, sought);
     }
   };
   const pending = () => {
     const names = [];
-    for (const [element, state] of states) {
+    for (const [element, state] of all()) {
       if (element.networkState === HTMLMediaElement.NETWORK_NO_SOURCE || read(element, "error")) continue;
       if (!element.currentSrc && !element.src) continue;
       const what = `${element.localName} ${element.currentSrc || element.src}`;
       if (read(element, "readyState") === 0) { if (element.isConnected || state.playing) names.push(what); continue; }
-      if (state.shown === null) show(element, timeOf(element) + EARLY_S);
+      if (state.shown === null) show(element, within(timeOf(element), read(element, "duration")));
       if (late(element, state)) names.push(`${what} at ${timeOf(element).toFixed(2)} s`);
     }
     if (!names.length) callBack();
     return names;
   };
-  const rebase = () => { for (const state of states.values()) state.since = 0; };
+  const rebase = () => { for (const [, state] of all()) state.since = 0; };
   return { place, pending, rebase, look };
 };

@@ -94,21 +94,49 @@
   const scrolling = kodaScroll(clock, quietly), offscreen = kodaOffscreen(clock);
 
   // ---- animations -----------------------------------------------------------------------------------------------
-  const held = new Map(); // Animation -> {base: virtual time at its currentTime 0, last: what was set}
-  const put = new WeakMap(); // what the page put an animation to itself
+  const held = new Map(); // Animation that is not over -> {base: virtual time at its currentTime 0, set: what was set, at: for which time, rate}
+  const over = new WeakMap(); // what came to its end -> its base and rate: it goes on from there where it is made to last longer
+  const put = new WeakMap(); // what the page put an animation to itself, until that is heeded
   Object.defineProperty(Animation.prototype, "currentTime", {
     ...native.currentTime,
     set(time) { native.currentTime.set.call(this, time); put.set(this, time); },
   });
   const ended = new WeakSet(); // what the page brought to its end itself
-  const noted = { pause() {}, cancel() {}, finish: (animation) => ended.add(animation), play: (animation) => ended.delete(animation) };
+  const drop = (animation) => {
+    held.delete(animation);
+    over.delete(animation);
+  };
+  const goOn = (animation) => { // from where the browser says that it is
+    ended.delete(animation);
+    if (!holds) put.set(animation, animation.currentTime);
+  };
+  const noted = {
+    pause(animation) {
+      const state = held.get(animation);
+      if (state && Number.isNaN(state.at)) native.currentTime.set.call(animation, (clock.now() - state.base) * animation.playbackRate);
+      drop(animation);
+    },
+    cancel: drop,
+    finish(animation) {
+      drop(animation);
+      ended.add(animation);
+    },
+    play: goOn,
+    reverse(animation, rate) {
+      turn(animation, -rate);
+      goOn(animation);
+    },
+    updatePlaybackRate(animation, _, rate) { turn(animation, Number(rate)); },
+  };
+  const turn = (animation, rate) => { if (animation.playbackRate !== rate) animation.playbackRate = rate; }; // at once, not when it is ready
   for (const [name, note] of Object.entries(noted)) {
     const run = Animation.prototype[name];
-    Animation.prototype[name] = function () {
-      run.call(this);
-      note(this);
-      waiting.delete(this);
-    };
+    Animation.prototype[name] = { [name](...given) {
+      const rate = this.playbackRate;
+      run.apply(this, given);
+      note(this, rate, ...given);
+      if (name !== "updatePlaybackRate") waiting.delete(this);
+    } }[name];
   }
   const animations = () => roots().flatMap((root) => (root === document ? native.getAnimations : native.shadowAnimations).call(root));
   const firstOf = ({ effect, playbackRate }) => { // where it is when it begins
@@ -142,6 +170,34 @@
     if (digits[0] < seconds) bits[0] += 1;
     return digits[0];
   };
+  const baseOf = (animation, at, rate, young) => {
+    const was = over.get(animation), first = firstOf(animation);
+    if (was && was.rate === rate && !put.has(animation)) return was.base;
+    return clock.now() - Number(put.get(animation) ?? (Math.abs(at - first) < young * Math.abs(rate) ? first : at)) / rate;
+  };
+  const endOf = ({ effect }) => (effect ? Number(effect.getComputedTiming().endTime) : Infinity);
+  const place = (animation, state, now) => { // whether it is over
+    const { playState, playbackRate } = animation;
+    if (playState === "idle") return true;
+    if (playState === "paused" && state.set !== null && (animation.currentTime !== state.set || playbackRate !== state.rate)) {
+      state.base = now - Number(animation.currentTime ?? 0) / (playbackRate || 1); // the page moved it
+      put.delete(animation);
+    }
+    state.rate = playbackRate;
+    const time = playbackRate ? (now - state.base) * playbackRate : Number(animation.currentTime ?? 0), end = endOf(animation);
+    if (playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
+      if (playState !== "finished") native.finish.call(animation);
+      over.set(animation, { base: state.base, rate: playbackRate });
+      return true;
+    }
+    if (state.at !== time || state.set !== animation.currentTime || playState !== "paused") {
+      native.pause.call(animation);
+      native.currentTime.set.call(animation, time);
+      state.at = time;
+      state.set = animation.currentTime;
+    }
+    return false;
+  };
   let looked = 0; // where the document's own time was; that of a page that is not shown yet leaps when it is
   const syncAnimations = () => {
     scrolling.move();
@@ -150,32 +206,14 @@
     looked = present;
     for (const animation of animations()) {
       if (animation.timeline !== document.timeline) continue; // it goes by scrolling, or by nothing
-      const state = held.get(animation);
-      const playing = animation.playState === "running";
-      if (!playing && !(state && animation.playState === "finished")) continue; // paused by the page, or idle
+      if (animation.playState !== "running") continue; // paused by the page or by us, over, or idle
+      const state = held.get(animation), rate = animation.playbackRate || 1;
       const at = Number(animation.currentTime ?? 0);
-      const rate = animation.playbackRate || 1, first = firstOf(animation);
-      const offset = Number(put.get(animation) ?? (Math.abs(at - first) < young * Math.abs(rate) ? first : at)) / rate;
-      if (!state) held.set(animation, { base: now - offset, set: null }); // it just began
-      else if (playing && state.set !== null) state.base = now - at / (animation.playbackRate || 1); // played again
+      if (state) state.base = now - at / rate; // played again
+      else held.set(animation, { base: baseOf(animation, at, rate, young), set: null }); // it just began
+      put.delete(animation);
     }
-    for (const [animation, state] of held) {
-      if (animation.playState === "idle") { held.delete(animation); continue; }
-      if (animation.playState === "paused" && state.set !== null && animation.currentTime !== state.set) {
-        state.base = now - Number(animation.currentTime ?? 0) / (animation.playbackRate || 1); // the page moved it
-      }
-      const time = (now - state.base) * animation.playbackRate;
-      const end = animation.effect ? animation.effect.getComputedTiming().endTime : Infinity;
-      if (animation.playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
-        if (animation.playState !== "finished") native.finish.call(animation);
-        state.set = null;
-      } else if (state.at !== time || state.set !== animation.currentTime || animation.playState !== "paused") {
-        native.pause.call(animation);
-        native.currentTime.set.call(animation, time);
-        state.at = time;
-        state.set = animation.currentTime;
-      }
-    }
+    for (const [animation, state] of held) if (place(animation, state, now)) held.delete(animation);
     for (const root of roots()) {
       for (const svg of root.querySelectorAll("svg")) {
         if (svg.ownerSVGElement || !svg.pauseAnimations) continue;
@@ -405,17 +443,18 @@
     hold();
     holds = false;
     const passed = MIN_OFFSET_MS + Number(native.timelineTime.call(document.timeline) ?? 0);
-    const begun = animations().map((animation) => [animation, Number(put.get(animation) ?? animation.currentTime ?? 0)]);
+    const begun = animations().map((animation) => [animation, Number(put.get(animation) ?? animation.currentTime ?? 0), put.has(animation)]);
     syncAnimations();
-    for (const [animation, at] of begun) {
+    for (const [animation, at, isPut] of begun) {
       const state = held.get(animation), rate = animation.playbackRate || 1;
       if (!state) continue;
       const first = firstOf(animation);
-      state.base = -(!put.has(animation) && Math.abs(at - first) < passed * Math.abs(rate) ? first : at) / rate;
+      state.base = -(!isPut && Math.abs(at - first) < passed * Math.abs(rate) ? first : at) / rate;
     }
     for (const animation of waiting) {
       if (animation.playState !== "paused") continue;
       held.set(animation, { base: -Number(put.get(animation) ?? firstOf(animation)) / (animation.playbackRate || 1), set: null });
+      put.delete(animation);
     }
     waiting.clear();
     syncAnimations();

@@ -20,6 +20,8 @@ const kodaWitness = (() => {
     return (thing) => apply(get, thing, []);
   };
   const rulesOf = getter(CSSStyleSheet.prototype, "cssRules"), mediaOf = getter(StyleSheet.prototype, "media");
+  const attributesOf = getter(Element.prototype, "attributes");
+  const topOf = getter(Element.prototype, "scrollTop"), leftOf = getter(Element.prototype, "scrollLeft");
   const mediaTextOf = getter(MediaList.prototype, "mediaText"), adoptedOf = getter(Document.prototype, "adoptedStyleSheets");
   let on = false, why = "", isOurs = false;
   const tell = (what) => { if (on && !why && !isOurs) why = what; };
@@ -229,14 +231,6 @@ const kodaWitness = (() => {
       if (contexts.has(this)) { calls += 1; put(16); put(same(this)); text(name); put(apply(found.get, this, [])); }
     } });
   }
-  for (const name of ["setAttribute", "setAttributeNS", "setAttributeNode", "setAttributeNodeNS", "removeAttribute", "removeAttributeNS", "toggleAttribute"]) {
-    const run = Element.prototype[name];
-    HTMLCanvasElement.prototype[name] = { [name](...given) {
-      if (contexts.has(this) && given.some((one) => /^(width|height)$/i.test(String(one?.name ?? one)))) tell("a canvas's size as an attribute");
-      return apply(run, this, given);
-    } }[name];
-  }
-
   // ---- inline styles ---------------------------------------------------------------------------------------------
   // A style says 1000.12px where 1000.1234px is drawn: so it is what was written that counts, all of it in its order, and
   // what the attribute said before, which is as it was written until a script writes into the style.
@@ -300,6 +294,44 @@ const kodaWitness = (() => {
     });
   }
 
+  // An attribute says a style as rounded: where that is written back, something else is drawn, and it says the same.
+  const { Attr } = window, ownerOf = getter(Attr.prototype, "ownerElement");
+  const attribute = (element, how, name, said) => {
+    const isDrawn = contexts.has(element), isWritten = written.has(element);
+    if (!isDrawn && !isWritten) return;
+    const called = String(name?.name ?? name).toLowerCase();
+    if (isDrawn && (called === "width" || called === "height")) tell("a canvas's size as an attribute");
+    if (isWritten && called === "style") note(element, how, name?.value ?? said);
+  };
+  const WRITERS = [ // of whom, whether a space comes before the name, and what writes an attribute there
+    [Element, false, "setAttribute", "setAttributeNode", "setAttributeNodeNS", "removeAttribute", "removeAttributeNode", "toggleAttribute"],
+    [Element, true, "setAttributeNS", "removeAttributeNS"],
+    [NamedNodeMap, false, "setNamedItem", "setNamedItemNS", "removeNamedItem"], [NamedNodeMap, true, "removeNamedItemNS"],
+  ];
+  const maps = new WeakMap(); // of attributes -> element
+  for (const [{ prototype }, isSpaced, ...names] of WRITERS) {
+    for (const name of names) {
+      const run = prototype[name];
+      prototype[name] = { [name](...given) {
+        attribute(maps.get(this) ?? this, name, given[isSpaced ? 1 : 0], given[isSpaced ? 2 : 1]);
+        return apply(run, this, given);
+      } }[name];
+    }
+  }
+  const attributes = of(Element.prototype, "attributes");
+  Object.defineProperty(Element.prototype, "attributes", { ...attributes, get() {
+    const map = apply(attributes.get, this, []);
+    if (!maps.has(map)) maps.set(map, this);
+    return map;
+  } });
+  for (const [owner, name] of [[Attr.prototype, "value"], [Node.prototype, "nodeValue"], [Node.prototype, "textContent"]]) {
+    const found = of(owner, name);
+    Object.defineProperty(owner, name, { ...found, set(given) {
+      if (this instanceof Attr) attribute(ownerOf(this), name, ownerOf(this) && this.name, given);
+      apply(found.set, this, [given]);
+    } });
+  }
+
   const copied = (from, to) => { // a copy has the very values, and says them as rounded
     if (written.has(from)) written.set(to, written.get(from).slice());
     for (let one = from.firstChild, other = to.firstChild; one && other; one = one.nextSibling, other = other.nextSibling) copied(one, other);
@@ -318,7 +350,7 @@ const kodaWitness = (() => {
     GPU: ["requestAdapter"],
     Element: [
       "attachShadow", "animate", "scroll", "scrollTo", "scrollBy", "scrollIntoView", "scrollIntoViewIfNeeded", "scrollTop=",
-      "scrollLeft=", "requestFullscreen", "attributeStyleMap", "startViewTransition", "setHTMLUnsafe", "setHTML",
+      "scrollLeft=", "requestFullscreen", "attributeStyleMap", "startViewTransition", "setHTML",
     ],
     HTMLElement: ["attributeStyleMap", "attachInternals", "showPopover", "togglePopover", "focus", "editContext="],
     SVGElement: ["attributeStyleMap", "focus"], MathMLElement: ["style", "focus"],
@@ -335,6 +367,8 @@ const kodaWitness = (() => {
     ],
     HTMLIFrameElement: ["contentWindow", "contentDocument"], HTMLFrameElement: ["contentWindow", "contentDocument"],
     CustomElementRegistry: ["define"], History: ["pushState", "replaceState"],
+    Animation: ["commitStyles"],
+    PerformanceObserver: ["observe"], Performance: ["getEntries", "getEntriesByType", "getEntriesByName"], // what was painted, and when
     Range: ["cloneContents", "extractContents", "surroundContents"], SVGSVGElement: ["setCurrentTime", "currentScale=", "currentTranslate"],
     SVGPolylineElement: ["points"], SVGPolygonElement: ["points"], SVGPathElement: ["setPathData"], SVGMarkerElement: ["setOrientToAngle"],
     SVGFEGaussianBlurElement: ["setStdDeviation"], SVGFEDropShadowElement: ["setStdDeviation"], Selection: ["addRange", "setBaseAndExtent", "selectAllChildren", "setPosition", "collapse", "extend", "modify"],
@@ -356,8 +390,14 @@ const kodaWitness = (() => {
     if (/^SVG(?!AnimatedString)Animated/.test(name) && typeof window[name] === "function") refuse(window[name].prototype, "baseVal", `${name}.baseVal`);
   }
   for (const name of ["registerProperty", "paintWorklet", "animationWorklet", "layoutWorklet", "highlights"]) if (window.CSS) refuse(CSS, name, `CSS.${name}`);
-  for (const name of ["scroll", "scrollTo", "scrollBy", "createImageBitmap"]) refuse(window, name, name);
-  refuse(Document, "parseHTMLUnsafe", "Document.parseHTMLUnsafe");
+  for (const name of ["scroll", "scrollTo", "scrollBy", "find", "createImageBitmap"]) refuse(window, name, name);
+  window.navigation?.addEventListener("navigate", () => tell("a place in the page")); // also where it is left again
+  addEventListener("hashchange", () => tell("a place in the page"), true);
+  for (const owner of [Element, Document, DocumentFragment, ShadowRoot, Node, Range, HTMLTemplateElement]) { // shadow roots may come of it
+    for (const one of [owner, owner.prototype]) {
+      for (const name of Object.getOwnPropertyNames(one)) if (name.endsWith("Unsafe")) refuse(one, name, `${owner.name}.${name}`);
+    }
+  }
   for (const name of ["Worker", "FontFace", "CSSStyleSheet", "Animation", "VideoFrame", "ImageBitmapRenderingContext", "VideoDecoder", "ImageDecoder", "Highlight"]) {
     if (!window[name]) continue;
     const told = () => tell(`new ${name}`);
@@ -378,19 +418,31 @@ const kodaWitness = (() => {
   ).split(" "));
   const XHTML = "http://www.w3.org/1999/xhtml", DRAWINGS = "http://www.w3.org/2000/svg";
   const REFUSED_ATTRIBUTES = /^(contenteditable|popover|autofocus|shadowrootmode|is|srcset|loading)$/i;
-  const looked = new WeakMap(); // sheet -> whether its rules see what a script is called
-  const sees = (sheet) => {
+  const looked = new WeakMap(); // sheet -> whether its rules see what a script is called, and whether they scroll
+  const SEES = /\[[^\]]*\b(src|href)\b|attr\(|@import/i, SNAPS = /scroll-(snap-type|initial|start)|@import/i;
+  const rulesIn = (sheet) => {
     if (!looked.has(sheet)) {
       let rules = "";
-      try { for (const rule of rulesOf(sheet)) rules += rule.cssText; } catch { rules = "[src"; }
-      looked.set(sheet, /\[\s*(src|href)\b|attr\(|@import/i.test(rules));
+      try { for (const rule of rulesOf(sheet)) rules += rule.cssText; } catch { rules = "@import"; }
+      looked.set(sheet, { see: SEES.test(rules), snap: SNAPS.test(rules) });
     }
     return looked.get(sheet);
   };
-  const churned = new MutationObserver((records) => { churn += records.length; });
-  let churn = 0, nodes = 0, open = false;
+  addEventListener("scroll", () => tell("something is scrolled"), true); // as it is told in the next frame
+  // What a page has from the window of a frame in it is not followed, also where that frame is gone.
+  const FRAMES = "iframe, frame, object, embed, fencedframe", { matches, querySelector } = Element.prototype;
+  const isFramed = (node) => node.nodeType === 1 && (apply(matches, node, [FRAMES]) || (node.firstElementChild && apply(querySelector, node, [FRAMES])));
+  const count = (records) => {
+    churn += records.length;
+    for (const { type, addedNodes, removedNodes } of records) {
+      if (type !== "childList") continue;
+      for (const nodes of [addedNodes, removedNodes]) for (const node of nodes) if (isFramed(node)) tell("a frame in the page");
+    }
+  };
+  const churned = new MutationObserver(count);
+  let churn = 0, nodes = 0, open = false, snaps = false;
   churned.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
-  const changes = () => { churn += churned.takeRecords().length; return churn; };
+  const changes = () => { count(churned.takeRecords()); return churn; };
   const element = (node) => {
     const { namespaceURI, localName } = node;
     if (!(namespaceURI === XHTML ? HTML : namespaceURI === DRAWINGS ? SVG : none)?.has?.(localName)) tell(`<${localName.slice(0, 40)}>`);
@@ -398,10 +450,11 @@ const kodaWitness = (() => {
     put(17); put(same(node)); put(namespaceURI === XHTML ? 1 : 0); text(localName);
     const named = localName === "script" && node.hasAttribute("src") ? "src" : localName === "link" && /^(modulepreload|preload)$/.test(node.rel) ? "href" : "";
     const hidden = named && !open && getComputedStyle(node).display === "none" ? named : "";
-    for (const { name, namespaceURI: space, value: said } of node.attributes) {
+    for (const { name, namespaceURI: space, value: said } of attributesOf(node)) {
       if (name === hidden) continue; // it differs by a file's name, and what is in the file is what it does
       if (REFUSED_ATTRIBUTES.test(name)) tell(`an attribute ${name}`);
       if (said.includes("blob:")) tell("a picture that is no file of the bundle");
+      if (name === "style" && said.includes("scroll-") && SNAPS.test(said)) tell("a style that scrolls");
       text(name); text(space ?? ""); text(said); // xlink:href is a name like others where a script sets it without its space
     }
     const style = written.get(node);
@@ -410,6 +463,7 @@ const kodaWitness = (() => {
     if (localName === "img") image(node);
     if (localName === "canvas" && contexts.get(node) === "") tell("a canvas that is neither WebGL's nor flat");
     if (localName === "link") put(node.sheet ? 1 : 0);
+    if (snaps && node.firstChild && (topOf(node) || leftOf(node))) tell("something is scrolled");
   };
   const walk = (node) => {
     if ((nodes += 1) > MAX_NODES) { tell("too many nodes"); return; }
@@ -433,7 +487,9 @@ const kodaWitness = (() => {
     if (selected && selected.rangeCount && !selected.isCollapsed) tell("something is selected");
     if (scrollX || scrollY || location.hash || document.designMode !== "off") tell("the page is scrolled, or edited");
     if (document.pictureInPictureElement || document.fullscreenElement) tell("a whole screen");
-    open = [...document.styleSheets].some(sees);
+    const rules = [...document.styleSheets].map(rulesIn);
+    open = rules.some(({ see }) => see);
+    snaps = rules.some(({ snap }) => snap);
     text(document.compatMode); text(location.href); text(document.baseURI);
     for (const sheet of document.styleSheets) { put(sheet.disabled ? 1 : 0); text(mediaTextOf(mediaOf(sheet))); }
     faces();
