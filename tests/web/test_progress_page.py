@@ -65,10 +65,11 @@ async def test_a_reload_knows_how_far_a_render_is_and_follows_it(koda: World, br
     async with KodaClient(koda.url) as client:
         job = await client.job(await rendering(koda, client))
         async with looking(browser, f"{koda.url}/s/{job.session_id}") as page:
+            work = page.get_by_role("region", name="Rendering the video")
             for _ in range(2):
                 await expect(page.get_by_role("heading", name="Rendering the video")).to_be_visible()
-                await expect(page.get_by_text("1 of 75 frames")).to_be_visible()
-                await expect(page.get_by_text("Taking frames · about 5 s left")).to_be_visible()
+                await expect(work.get_by_text("1 of 75 frames")).to_be_visible()
+                await expect(work.get_by_text("Taking frames · about 5 s left")).to_be_visible()
                 bar = page.get_by_role("progressbar", name="Rendering")
                 await expect(bar).to_have_attribute("aria-valuenow", "10")
                 await page.reload()
@@ -80,7 +81,7 @@ async def test_a_reload_knows_how_far_a_render_is_and_follows_it(koda: World, br
                 await expect(node.get_by_text("Taking frames · about 5 s left")).to_be_visible()
                 await page.reload()
             await page.goto(f"{koda.url}/s/{job.session_id}")
-            await expect(page.get_by_text("1 of 75 frames")).to_be_visible()
+            await expect(work.get_by_text("1 of 75 frames")).to_be_visible()
             assert koda.directory.rendering is not None
             koda.directory.rendering.set()
             await expect(page.get_by_role("heading", name="It is finished")).to_be_visible()
@@ -97,10 +98,11 @@ async def test_a_reload_says_that_a_render_waits(
         await koda.directory.tell(told)
         words = "Waits for a machine" if status == "running" else "Waits for its turn"
         async with looking(browser, f"{koda.url}/s/{job.session_id}") as page:
+            work = page.get_by_role("region", name="Rendering the video")
             for _ in range(2):
-                await expect(page.get_by_text(words)).to_be_visible()
+                await expect(work.get_by_text(words)).to_be_visible()
                 await page.reload()
-            await expect(page.get_by_text(words)).to_be_visible()
+            await expect(work.get_by_text(words)).to_be_visible()
             await examine(page)
             await page.get_by_role("button", name="Stop").click()
             await expect(page.get_by_role("heading", name="Here is a preview")).to_be_visible()
@@ -113,7 +115,8 @@ async def test_a_video_is_watched_as_it_is_rendered(koda: World, browser: Browse
         rendered = Rendered(koda, job, await picture_units(tmp_path, seconds=5))
         async with looking(browser, f"{koda.url}/s/{job.session_id}") as page:
             watch = page.get_by_role("button", name="Watch it as it is rendered")
-            await expect(page.get_by_text("1 of 75 frames")).to_be_visible()
+            work = page.get_by_role("region", name="Rendering the video")
+            await expect(work.get_by_text("1 of 75 frames")).to_be_visible()
             await expect(watch).to_have_count(0)
             await rendered.stand(2)
             await watch.click()
