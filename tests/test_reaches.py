@@ -15,6 +15,10 @@ from pathlib import Path
 from koda_ray.config import REPO_ROOT
 
 _REACHES: dict[str, tuple[str, ...]] = {
+    "the moment at which Ray's head is asked, and what a process of renders has to do then": (
+        "serve/test_batches_on_ray.py _cluster_resources",
+        "serve/test_batches_on_ray.py _starting",
+    ),
     "the instant between two steps of an agent that no person sees": (
         "agent/test_approvals.py _now_open",
         "agent/test_crashes.py _move",
@@ -56,6 +60,13 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "render/test_faults.py _root",
         "render/test_hostile.py _calls",
         "render/test_hostile.py _parts",
+        "render/test_page_workers.py _calls",
+        "render/test_page_workers.py _contexts",
+        "render/test_page_workers.py _frame",
+        "render/test_page_workers.py _inner",
+        "render/test_page_workers.py _listeners",
+        "render/test_page_workers.py _over",
+        "render/test_page_workers.py _target",
         "render/test_memory.py _idle",
         "render/test_memory.py _keep",
         "render/test_memory.py _watch",
