@@ -56,6 +56,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "sandbox/test_watching.py _inotify",
     ),
     "that nothing is left inside: no call, no piece, no folder, no browser": (
+        "render/clocked.py _session",
         "render/test_faults.py _folder",
         "render/test_faults.py _root",
         "render/test_hostile.py _calls",
