@@ -37,6 +37,8 @@ _WANTED = {
     "enum": "{expected}",
 }
 """What is wanted, by the kind of error. Source: Pydantic's list of validation errors (2.x), with their ``ctx``."""
+_SPELT = {"^[A-Za-z0-9_-]+$": "only letters from A to Z, digits, - and _"}
+"""What is wanted, by the pattern that a text has to have."""
 _BY_ITSELF = {"missing": "it is required", "extra_forbidden": "there is no such field"}
 _SHORT_CHARS = 40
 
@@ -53,10 +55,10 @@ def in_our_words(item: Mapping[str, object]) -> str | None:
     kind = str(item["type"])
     if kind in _BY_ITSELF:
         return _BY_ITSELF[kind]
-    wanted = _WANTED.get(kind)
+    context = cast("Mapping[str, object]", item.get("ctx") or {})
+    wanted = _WANTED.get(kind) or _SPELT.get(str(context.get("pattern")))
     if wanted is None:
         return None
-    context = cast("Mapping[str, object]", item.get("ctx") or {})
     figures = {name: _figure(value) for name, value in context.items()}
     told = wanted.format(**figures, s="" if context.get("min_length") == 1 else "s")
     seen = _seen(kind, context, item)

@@ -32,6 +32,7 @@ class Asked(BaseModel):
     format: Literal["mp4", "gif"] = "mp4"
     shade: Shade = Shade.RED
     code: str = Field(default="a", pattern="^a$")
+    project: str = Field(default="a", pattern=r"^[A-Za-z0-9_-]+$")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ class Asked(BaseModel):
         ({"rows": [1, 2, 3]}, "give at most 2, not 3"),
         ({"rows": "Ada"}, "a list, not 'Ada'"),
         ({"within": "Ada"}, "an object, not 'Ada'"),
+        ({"project": "my films"}, "only letters from A to Z, digits, - and _, not 'my films'"),
         ({"format": "avi"}, "'mp4' or 'gif', not 'avi'"),
         ({"format": "x" * 2000}, "'mp4' or 'gif'"),
         ({"shade": "green"}, "'red' or 'blue', not 'green'"),

@@ -21,10 +21,10 @@ import { Said } from './parts/said';
 import { Toasts } from './parts/toasts';
 import { Home } from './screens/home';
 import { Missing } from './screens/missing';
-import { SignIn } from './screens/sign-in';
 
 // what is not looked at first comes when it is; the studio, where the first page leads, once somebody does anything there
 const studio = () => import('./screens/session');
+const SignIn = late(() => import('./screens/sign-in').then((module) => module.SignIn));
 const Session = late(() => studio().then((module) => module.Session));
 const Compare = late(() => import('./screens/compare').then((module) => module.Compare));
 const Takes = late(() => import('./screens/takes').then((module) => module.Takes));
@@ -83,7 +83,12 @@ function SignedIn() {
   });
 
   if (login.isPending) return <p className="p-8 text-muted">One moment…</p>;
-  if (login.error?.status === 401) return <SignIn />;
+  if (login.error?.status === 401)
+    return (
+      <Suspense fallback={null}>
+        <SignIn />
+      </Suspense>
+    );
   const signedIn = login.data?.signedIn ? { user: login.data.user, signOut: () => leaving.mutate() } : undefined;
   return (
     <div key={ownersBefore()} className="mx-auto flex min-h-dvh max-w-[90rem] flex-col px-4 sm:px-6 xl:px-10">

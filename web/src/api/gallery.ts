@@ -37,6 +37,8 @@ export const EVERYTHING: Sought = { text: '', show: 'all', project: '', when: ''
 /** How many days a choice of times goes back, today being one of them. */
 const DAYS: Partial<Record<string, number>> = { today: 1, week: 7, month: 30 };
 const STATUSES: readonly Status[] = ['active', 'suspended'];
+/** The last one of which the server is asked for the day behind it. */
+export const LAST_DAY = '9998-12-31';
 const DATE = /^(\d{4})-(\d\d)-(\d\d)$/;
 
 /** What is chosen is gone back from; what is typed is not. */
@@ -49,10 +51,14 @@ export function read(params: URLSearchParams): Sought {
   const named = (name: string) => (params.get(name) ?? '').trim();
   const show = SHOWN.find(([name]) => name === params.get('show'))?.[0] ?? 'all';
   const when = named('when');
-  const date = (name: string) => (when === 'own' && DATE.test(named(name)) ? named(name) : '');
+  const date = (name: string) => (when === 'own' && isDay(named(name)) ? named(name) : '');
   const known = when === 'own' || Object.hasOwn(DAYS, when) ? (when as When) : '';
   const status = STATUSES.find((each) => each === named('status')) ?? '';
   return { text: named('q'), show, project: named('project'), when: known, from: date('from'), to: date('to'), status };
+}
+
+function isDay(date: string): boolean {
+  return DATE.test(date) && date <= LAST_DAY && !Number.isNaN(Date.parse(`${date}T00:00:00Z`));
 }
 
 /** Write it into an address, beside whatever else is there. */

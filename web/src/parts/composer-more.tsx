@@ -1,10 +1,17 @@
 import { Suspense, useState } from 'react';
 import { composing, useComposing } from '../api/composing';
 import { LIMITS, MODES } from '../api/this-session';
-import { Modes, Rules } from './allowed';
 import { Field } from './field';
 import { late } from './late';
 
+const Modes = late(
+  () => import('./allowed').then((module) => module.Modes),
+  (_, said) => said,
+);
+const Rules = late(
+  () => import('./allowed').then((module) => module.Rules),
+  () => null, // where it is said of the one
+);
 const ProjectList = late(
   () => import('./project-list').then((module) => module.ProjectList),
   (_, said) => said,
@@ -31,10 +38,14 @@ export function More() {
         </div>
         <div>
           <p className="mb-1 font-medium">What agents may do by themselves</p>
-          <Modes mode={mode || 'auto'} choose={(mode) => composing.put({ mode: mode === 'auto' ? '' : mode })} />
-          <div className="mt-2">
-            <Rules problem={problem} name="permissions.rules" rules={rules} set={(rules) => composing.put({ rules })} />
-          </div>
+          {(wasOpen || problem) && (
+            <Suspense fallback={null}>
+              <Modes mode={mode || 'auto'} choose={(mode) => composing.put({ mode: mode === 'auto' ? '' : mode })} />
+              <div className="mt-2">
+                <Rules problem={problem} name="permissions.rules" rules={rules} set={(rules) => composing.put({ rules })} />
+              </div>
+            </Suspense>
+          )}
         </div>
         <div>
           <p className="mb-1 font-medium">

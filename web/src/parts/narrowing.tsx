@@ -1,6 +1,6 @@
 import { X } from 'lucide-react';
 import type { ReactNode } from 'react';
-import { SHOWN, type Status, type When } from '../api/gallery';
+import { LAST_DAY, SHOWN, type Status, type When } from '../api/gallery';
 import { useLogin } from '../api/hooks';
 import { projectWords, useProjects } from '../api/projects';
 import { TIMES, timeWords } from '../api/times';
@@ -15,7 +15,8 @@ const STATUSES: readonly (readonly [Status, string])[] = [
   ['active', 'Awake'],
   ['suspended', 'Asleep'],
 ];
-const LAST = '9999-12-31';
+
+const TURNED = 'days-turned';
 
 /** What else one chooses among animations by: their project, whether they are awake, and when they were last changed. */
 export function Narrowing({ sought, seek }: Seeking) {
@@ -23,6 +24,7 @@ export function Narrowing({ sought, seek }: Seeking) {
   const projects = useProjects();
   const own = useLogin().data?.user;
   const there = projects.data ?? [];
+  const isTurned = Boolean(from && to && to < from);
   const named = there.includes(project) || !project ? there : [...there, project];
   const hasProjects = named.length > 1 || Boolean(project);
   return (
@@ -60,11 +62,16 @@ export function Narrowing({ sought, seek }: Seeking) {
       {when === 'own' && (
         <>
           <Named name="From">
-            <input type="date" className={FIELD} max={to || LAST} value={from} onChange={({ target }) => seek({ from: target.value })} />
+            <input type="date" className={FIELD} max={to || LAST_DAY} value={from} onChange={({ target }) => seek({ from: target.value })} />
           </Named>
           <Named name="To">
-            <input type="date" className={FIELD} min={from} max={LAST} value={to} onChange={({ target }) => seek({ to: target.value })} />
+            <input type="date" className={FIELD} min={from} max={LAST_DAY} value={to} aria-invalid={isTurned} aria-describedby={isTurned ? TURNED : undefined} onChange={({ target }) => seek({ to: target.value })} />
           </Named>
+          {isTurned && (
+            <p id={TURNED} role="alert" className="col-span-2 w-full text-sm text-bad sm:text-right">
+              This is before the day in From: nothing lies between them.
+            </p>
+          )}
         </>
       )}
       <div className="col-span-2 empty:hidden">

@@ -74,7 +74,7 @@ export function Takes({ group }: { group: string }) {
         {stopping.button}
         {planned.length > 0 && (
           <Button kind="main" disabled={busy} onClick={() => void make(planned)}>
-            {planned.length === 1 ? 'Make it' : `Make all ${planned.length}`}
+            {planned.length === 1 && planned[0] ? `Make ${nameOf(planned[0])}` : `Make all ${planned.length}`}
           </Button>
         )}
       </div>
