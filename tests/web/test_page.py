@@ -397,6 +397,7 @@ async def test_axe_finds_nothing(koda: World, browser: Browser, scheme: str, mon
             await page.get_by_role("button", name="Leave it").click()
             await page.get_by_role("heading", name="The plan").click()
             await page.keyboard.press("?")
+            await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
             await axes.examine(page)
             await page.keyboard.press("Escape")
             await page.get_by_role("button", name="Change the title").click()

@@ -104,6 +104,7 @@ export function Keys({ opener, className = '' }: Opened) {
   const [isOpen, setOpen] = useState(false);
   if (opener) opener.current = () => setOpen(true);
   useKey('?', isOpen ? undefined : () => setOpen(true));
+  useKey('Escape', isOpen ? () => setOpen(false) : undefined); // before it has come; from then on it is left by its own
   useAct('List the keys', () => setOpen(true));
   return (
     <>
