@@ -284,7 +284,7 @@ async def test_what_follows_a_session_ends_when_it_is_deleted_and_may_be_had_bac
         ({"prompt": "a ball", "options": {"duration": -1}}, "options.duration", "at least 0.5, not -1"),
         ({"prompt": "a ball", "options": {"duration": 7200}}, "options.duration", "300"),
         ({"prompt": "a ball", "options": {"aspect": "wide"}}, "options.aspect", "16:9"),
-        ({"prompt": "a ball", "projectId": "../other"}, "projectId", "match"),
+        ({"prompt": "a ball", "projectId": "../other"}, "projectId", "only letters from A to Z"),
     ],
 )
 async def test_a_bad_value_is_named(http: httpx.AsyncClient, body: dict[str, object], field: str, problem: str) -> None:
