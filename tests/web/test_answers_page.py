@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
@@ -79,9 +81,19 @@ async def test_a_pin_that_was_refused_and_a_time_that_is_none_are_said(koda: Wor
         await page.keyboard.press("Enter")
         await expect(field).to_have_accessible_description("That is no time and no frame: 2.35, 0:02.35 or f141.")
         await axes.on_every_screen(page)
-        await field.fill("1")
+        slider = page.get_by_role("slider", name="Frame")
+        last = await slider.get_attribute("max")
+        past = re.compile(rf"^It ends at \d\d:\d\d\.\d\d\d, and its last frame is f{last}\.$")
+        for typed in ("99:00", f"f{int(str(last)) + 2}"):
+            await field.fill(typed)
+            await page.keyboard.press("Enter")
+            await expect(field).to_have_accessible_description(past)
+            await expect(field).to_have_value(typed)
+        await axes.on_every_screen(page)
+        await field.fill(f"f{last}")
         await page.keyboard.press("Enter")
         await expect(field).to_have_count(0)
+        await expect(slider).to_have_value(str(last))
 
 
 async def test_what_could_not_be_read_is_said_quietly_and_asked_for_again(koda: World, browser: Browser) -> None:

@@ -136,6 +136,16 @@ async def test_what_an_agent_looked_at_stands_among_what_was_said_and_is_opened_
                 await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 await examine(page)
             await large.get_by_role("button", name="Close").click()
+            await expect(page.get_by_role("dialog")).to_have_count(0)
+        await small(page, "1.50 s").click()
+        large = page.get_by_role("dialog", name="The page at 1.50 s")
+        for width in (1280, 390, 1280):  # as the window grows and shrinks, the talk changes its place
+            await page.set_viewport_size({"width": width, "height": 844})
+            await expect(lines.first).to_have_text(re.compile("^You" if width == 390 else "^koda looked"))
+            await expect(large.get_by_text("1 of 2")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        await expect(small(page, "1.50 s")).to_be_focused()
         assert koda.directory.activations == awake
 
 

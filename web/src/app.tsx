@@ -11,7 +11,7 @@ import { Announcer } from './parts/announcer';
 import { Away } from './parts/away';
 import { Button } from './parts/button';
 import { useArrival } from './parts/focus';
-import { late } from './parts/late';
+import { lateScreen } from './parts/late';
 import { Mended } from './parts/mended';
 import { Helps } from './parts/more';
 import { Navigation } from './parts/navigation';
@@ -24,19 +24,19 @@ import { Missing } from './screens/missing';
 
 // what is not looked at first comes when it is; the studio, where the first page leads, once somebody does anything there
 const studio = () => import('./screens/session');
-const SignIn = late(() => import('./screens/sign-in').then((module) => module.SignIn));
-const Session = late(() => studio().then((module) => module.Session));
-const Compare = late(() => import('./screens/compare').then((module) => module.Compare));
-const Takes = late(() => import('./screens/takes').then((module) => module.Takes));
-const Renders = late(() => import('./screens/renders').then((module) => module.Renders));
-const Render = late(() => import('./screens/render').then((module) => module.Render));
-const Watch = late(() => import('./screens/watch').then((module) => module.Watch), (_, said) => <main>{said}</main>, true);
-const Embed = late(() => import('./screens/watch').then((module) => module.Embed), (_, said) => <main>{said}</main>, true);
-const Canvas = late(() => import('./screens/canvas').then((module) => module.Canvas));
-const Assets = late(() => import('./screens/assets').then((module) => module.Assets));
-const Usage = late(() => import('./screens/usage').then((module) => module.Usage));
-const Sandboxes = late(() => import('./screens/sandboxes').then((module) => module.Sandboxes));
-const Sandbox = late(() => import('./screens/sandbox').then((module) => module.Sandbox));
+const SignIn = lateScreen(() => import('./screens/sign-in').then((module) => module.SignIn));
+const Session = lateScreen(() => studio().then((module) => module.Session));
+const Compare = lateScreen(() => import('./screens/compare').then((module) => module.Compare));
+const Takes = lateScreen(() => import('./screens/takes').then((module) => module.Takes));
+const Renders = lateScreen(() => import('./screens/renders').then((module) => module.Renders));
+const Render = lateScreen(() => import('./screens/render').then((module) => module.Render));
+const Watch = lateScreen(() => import('./screens/watch').then((module) => module.Watch), (_, said) => <main>{said}</main>);
+const Embed = lateScreen(() => import('./screens/watch').then((module) => module.Embed), (_, said) => <main>{said}</main>);
+const Canvas = lateScreen(() => import('./screens/canvas').then((module) => module.Canvas));
+const Assets = lateScreen(() => import('./screens/assets').then((module) => module.Assets));
+const Usage = lateScreen(() => import('./screens/usage').then((module) => module.Usage));
+const Sandboxes = lateScreen(() => import('./screens/sandboxes').then((module) => module.Sandboxes));
+const Sandbox = lateScreen(() => import('./screens/sandbox').then((module) => module.Sandbox));
 
 const SIGNED_OUT = 'signed out';
 

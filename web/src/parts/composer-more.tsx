@@ -4,18 +4,12 @@ import { LIMITS, MODES } from '../api/this-session';
 import { Field } from './field';
 import { late } from './late';
 
-const Modes = late(
-  () => import('./allowed').then((module) => module.Modes),
-  (_, said) => said,
-);
+const Modes = late(() => import('./allowed').then((module) => module.Modes));
 const Rules = late(
   () => import('./allowed').then((module) => module.Rules),
   () => null, // where it is said of the one
 );
-const ProjectList = late(
-  () => import('./project-list').then((module) => module.ProjectList),
-  (_, said) => said,
-);
+const ProjectList = late(() => import('./project-list').then((module) => module.ProjectList));
 const PROJECTS = 'projects-there';
 
 /** What else may be said of what is to be made, folded away until somebody wants to: the server's own words answer what is wrong. */

@@ -6,10 +6,7 @@ import { Dialog } from './dialog';
 import { FIND_KEY, IS_MAC, Key } from './keys';
 import { late } from './late';
 
-const Palette = late(
-  () => import('./palette').then((module) => module.Palette),
-  (_, said) => said,
-);
+const Palette = late(() => import('./palette').then((module) => module.Palette));
 
 /** What is typed into is the same before what is found by it is there. */
 export const FIELD = {

@@ -11,14 +11,8 @@ import { Card } from './card';
 import { late } from './late';
 import { Said } from './said';
 
-const Narrowing = late(
-  () => import('./narrowing').then((module) => module.Narrowing),
-  (_, said) => said,
-);
-const None = late(
-  () => import('./narrowing').then((module) => module.None),
-  (_, said) => said,
-);
+const Narrowing = late(() => import('./narrowing').then((module) => module.Narrowing));
+const None = late(() => import('./narrowing').then((module) => module.None));
 
 const FOLLOWED = 60;
 const TYPED_MS = 250;

@@ -6,11 +6,22 @@ import { Button } from './button';
 
 type Within<Props> = (props: Props, said: ReactNode) => ReactNode;
 
+const asItIs = <Props,>(_: Props, said: ReactNode) => said;
+
 /**
  * A part of the page that comes when it is needed. Where it does not come, that is said in its place, and nothing else of the page
- * goes: `within` puts it where the part would be, which is a screen of its own where nothing is said of that.
+ * goes: `within` puts the words where the part would be.
  */
-export function late<Props extends object>(load: () => Promise<ComponentType<Props>>, within?: Within<Props>, isScreen = !within): ComponentType<Props> {
+export function late<Props extends object>(load: () => Promise<ComponentType<Props>>, within: Within<Props> = asItIs): ComponentType<Props> {
+  return coming(load, within, false);
+}
+
+/** A screen that comes when it is needed; the words that it does not come are a screen as well. */
+export function lateScreen<Props extends object>(load: () => Promise<ComponentType<Props>>, within: Within<Props> = asItIs): ComponentType<Props> {
+  return coming(load, within, true);
+}
+
+function coming<Props extends object>(load: () => Promise<ComponentType<Props>>, within: Within<Props>, isScreen: boolean): ComponentType<Props> {
   const whole = sheets.with(load);
   const begun = () => lazy(() => patiently(whole).then((part) => ({ default: part }))) as unknown as ComponentType<Props>;
   let Part = begun();
@@ -18,10 +29,7 @@ export function late<Props extends object>(load: () => Promise<ComponentType<Pro
     Part = begun();
   };
   return function Late(props: Props) {
-    const said = (isOfBefore: boolean) => {
-      const words = <Missed isOfBefore={isOfBefore} isScreen={isScreen} />;
-      return within ? within(props, words) : words;
-    };
+    const said = (isOfBefore: boolean) => within(props, <Missed isOfBefore={isOfBefore} isScreen={isScreen} />);
     return (
       <Coming said={said} anew={anew}>
         <Part {...props} />

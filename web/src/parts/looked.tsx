@@ -1,5 +1,5 @@
 import { ChevronLeft, ChevronRight, ExternalLink, ImageOff } from 'lucide-react';
-import { type KeyboardEvent, useState } from 'react';
+import { type KeyboardEvent, useRef, useState } from 'react';
 import { clock } from '../../node/src/clock';
 import { ago } from '../api/dates';
 import { type Picture, timeOf } from '../api/pictures';
@@ -8,14 +8,26 @@ import { Dialog } from './dialog';
 
 const SMALL_PX = 160;
 
+/** Which picture is open, by its number; kept above what shows it, which is made anew where the window grows or shrinks. */
+export interface Opened {
+  opened: number | undefined;
+  open: (seq: number | undefined) => void;
+}
+
 /** What agents looked at, at one place of the talk: each picture small, with its time in the film, and large for who wants that. */
-export function Looked({ pictures }: { pictures: readonly Picture[] }) {
-  const [opened, open] = useState<number>();
+export function Looked({ pictures, opened, open }: Opened & { pictures: readonly Picture[] }) {
+  const small = useRef<HTMLUListElement>(null);
   const picture = pictures.find(({ seq }) => seq === opened);
+  const close = () => {
+    const { activeElement: at, body } = document;
+    const own = small.current?.children[picture ? pictures.indexOf(picture) : 0];
+    if (at === body || at?.closest('dialog')) own?.querySelector('button')?.focus(); // what opened it is not there any more
+    open(undefined);
+  };
   return (
     <li className="text-sm">
       <p className="text-muted">koda looked at {pictures.length === 1 && pictures[0] ? timeOf(pictures[0]) : `${pictures.length} moments`}</p>
-      <ul aria-label="What koda looked at" className="mt-1.5 flex flex-wrap gap-2">
+      <ul ref={small} aria-label="What koda looked at" className="mt-1.5 flex flex-wrap gap-2">
         {pictures.map((each) => (
           <li key={each.seq}>
             <button
@@ -33,7 +45,7 @@ export function Looked({ pictures }: { pictures: readonly Picture[] }) {
           </li>
         ))}
       </ul>
-      {picture && <Large picture={picture} pictures={pictures} show={open} close={() => open(undefined)} />}
+      {picture && <Large picture={picture} pictures={pictures} show={open} close={close} />}
     </li>
   );
 }

@@ -15,6 +15,7 @@ import type { Sent } from '../screens/session';
 import { AskAgain } from './ask-again';
 import { Button } from './button';
 import { late } from './late';
+import type { Opened } from './looked';
 import { type Moments, Noted as NotedWords } from './noted';
 import { Said } from './said';
 
@@ -36,7 +37,7 @@ export function takesChanges(state: NodeState): boolean {
 }
 
 /** What was said, and a place to say what should be different: on top, the newest next to it, or as the last there is and always in reach. */
-export function Talk({ session, send, busy, refused, isBelow = false }: Sent & { session: SessionView; isBelow?: boolean }) {
+export function Talk({ session, send, busy, refused, opened, open, isBelow = false }: Sent & Opened & { session: SessionView; isBelow?: boolean }) {
   const { state } = session;
   const talk = useInfiniteQuery<Schemas['TalkPage'], Problem, Schemas['SaidView'][], string[], number | null>({
     queryKey: ['talk', session.id],
@@ -137,7 +138,7 @@ export function Talk({ session, send, busy, refused, isBelow = false }: Sent & {
       {(isBelow ? told.toReversed() : told).map((each) =>
         'pictures' in each ? (
           <Suspense key={each.seq} fallback={null}>
-            <Looked pictures={each.pictures} />
+            <Looked pictures={each.pictures} opened={opened} open={open} />
           </Suspense>
         ) : (
           <Line

@@ -258,14 +258,15 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
     if (was instanceof HTMLElement && was !== document.body) (was.isConnected ? was : button.current)?.focus();
   }, [isOpen]);
   const to = typed === undefined ? undefined : readTime(typed, fps);
+  const isPast = to !== undefined && frameAt(to, fps) > frames; // the end itself is the last frame
   const shut = () => {
     setTyped(undefined);
     setWrong(false);
   };
   const leave = (event: FormEvent) => {
     event.preventDefault();
-    setWrong(to === undefined);
-    if (to === undefined) return;
+    setWrong(to === undefined || isPast);
+    if (to === undefined || isPast) return;
     seek(to);
     setTyped(undefined);
   };
@@ -294,7 +295,7 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
         placeholder="2.35 or f141"
         autoFocus
         className="field w-32! px-2 py-1 text-sm tabular-nums"
-        aria-invalid={typed !== '' && to === undefined}
+        aria-invalid={isPast || (typed !== '' && to === undefined)}
         aria-describedby={isWrong ? said : undefined}
         value={typed}
         onChange={({ target }) => {
@@ -310,7 +311,9 @@ function Readout({ time, frame, frames, fps, seek }: { time: number; frame: numb
       />
       {isWrong && (
         <p role="alert" id={said} className="text-sm text-bad">
-          {typed.trim() ? 'That is no time and no frame' : 'Type a time or a frame'}: 2.35, 0:02.35 or f141.
+          {isPast
+            ? `It ends at ${timecode(frames / fps)}, and its last frame is f${frames - 1}.`
+            : `${typed.trim() ? 'That is no time and no frame' : 'Type a time or a frame'}: 2.35, 0:02.35 or f141.`}
         </p>
       )}
     </form>

@@ -86,6 +86,7 @@ export function Session({ id }: { id: string }) {
   const pointing = useMemo(() => (canPoint ? { notes, width, height } : undefined), [canPoint, notes, width, height]);
   const [edited, edit] = useState<readonly Scene[]>();
   const [lost, lose] = useState('');
+  const [opened, open] = useState<number>();
   const isWide = useMedia(WIDE);
   const isNew = useNews(session?.state, session ? titleOf(session) : '');
   useAnnounced(session?.state);
@@ -185,7 +186,7 @@ export function Session({ id }: { id: string }) {
           </div>
           {isWide && (
             <div className={state.owes ? '-mx-1 min-h-0 overflow-y-auto px-1' : ''}>
-              <Talk session={session} {...sentFrom('talk')} />
+              <Talk session={session} opened={opened} open={open} {...sentFrom('talk')} />
             </div>
           )}
         </div>
@@ -196,7 +197,7 @@ export function Session({ id }: { id: string }) {
           </p>
           {!isWide && tray}
         </div>
-        {!isWide && <Talk session={session} {...sentFrom('talk')} isBelow />}
+        {!isWide && <Talk session={session} opened={opened} open={open} {...sentFrom('talk')} isBelow />}
       </div>
       {file.path !== undefined && (number === undefined || chosen) && (
         <Suspense fallback={null}>
