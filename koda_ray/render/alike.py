@@ -34,12 +34,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
+from koda_ray.render.problems import storable_text
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 
-__all__ = ["MISSES", "are_alike", "counterparts", "evidence", "is_worth_a_look", "spot"]
+__all__ = ["MISSES", "Witnessed", "are_alike", "counterparts", "evidence", "is_worth_a_look", "spot"]
 
 MISSES = 2
 """After how many runs that differ a task looks no further: a change is mostly one piece of a film, so that it is looked
@@ -47,6 +51,25 @@ for from the task's beginning up to the first, and from its end back to the last
 _ACTS = (".js", ".mjs", ".cjs", ".js.map", ".mjs.map", ".cjs.map", ".html", ".htm")
 """What scripts are called, and pages, which are noted as the document that is there."""
 _TRUE = "True"
+_DIGEST = re.compile("[0-9a-f]{32}")
+_MAX_REASON_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """A digest of what frames are drawn from; None where something of it is not followed, and ``why``."""
+
+    digest: str | None
+    why: str
+
+    @classmethod
+    def of(cls, said: object) -> Witnessed:
+        """Read what a page says it has noted; a page may say anything."""
+        found = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+        digest = found.get("digest")
+        if isinstance(digest, str) and _DIGEST.fullmatch(digest):
+            return cls(digest, "")
+        return cls(None, storable_text(str(found.get("why", "nothing was noted"))[:_MAX_REASON_CHARS]))
 
 
 def evidence(digest: str | None, inputs: Mapping[str, str] | None, shown: Collection[str] = frozenset()) -> str | None:

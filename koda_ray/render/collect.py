@@ -90,6 +90,7 @@ class UnitCollector:
         self._on_unit = on_unit
         self._slots = slots
         self._told: set[str] = set()
+        self._siblings: dict[CaptureMode, Siblings] = {}
         self.trial: Trial | None = None
         self.before: dict[int, UnitResult] = {}
         self.failures: list[str] = []
@@ -184,13 +185,15 @@ class UnitCollector:
 
     def siblings(self, mode: CaptureMode) -> Siblings:
         """Return the videos that differ from this one in their bundle alone."""
-        return Siblings(
-            storage=self._storage,
-            user_id=self._user_id,
-            spec=self._spec,
-            environment=self._environment.fingerprint,
-            mode=mode,
-        )
+        if mode not in self._siblings:
+            self._siblings[mode] = Siblings(
+                storage=self._storage,
+                user_id=self._user_id,
+                spec=self._spec,
+                environment=self._environment.fingerprint,
+                mode=mode,
+            )
+        return self._siblings[mode]
 
     async def tell(self, unit: UnitResult) -> None:
         """Tell of a unit, once."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from koda_ray.render.bundle import Bundle, bundle_contents
 from koda_ray.render.protocol import UnitResult
@@ -71,9 +71,9 @@ class Inputs:
         return frozenset(self._shown)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Siblings:
-    """Videos that differ from one in their bundle alone, as far as they were made here.
+    """Videos that differ from one in their bundle alone, as far as they were made here; looked for once.
 
     Args:
         storage: Where all lies.
@@ -88,6 +88,8 @@ class Siblings:
     spec: RenderSpec
     environment: str
     mode: CaptureMode
+    _bundles: list[str] | None = field(default=None, init=False)
+    _contents: Mapping[str, str] | None = field(default=None, init=False)
 
     @property
     def _recipe(self) -> str:
@@ -108,13 +110,8 @@ class Siblings:
         Raises:
             StorageError: Storage failed.
         """
-        if not missing:
-            return []
-        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
-        if contents is None:
-            return []
         adopted: dict[int, UnitResult] = {}
-        for bundle in await self._others():
+        for bundle, contents in await self._comparable() if missing else []:
             left = [unit for unit in missing if unit.index not in adopted]
             samples = {left[(len(left) - 1) * part // (_SAMPLES - 1)] for part in range(_SAMPLES) if left}
             for some in (samples, set(left) - samples):
@@ -130,10 +127,7 @@ class Siblings:
         Raises:
             StorageError: Storage failed.
         """
-        contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
-        if contents is None:
-            return False
-        for bundle in await self._others():
+        for bundle, contents in await self._comparable():
             if await self._shown(unit, bundle, contents) is not None:
                 return True
         return False
@@ -184,10 +178,19 @@ class Siblings:
         how = self.mode if unit.start else "seek"
         return unit_hash(replace(self.spec, bundle=bundle), unit, environment=self.environment, mode=how)
 
+    async def _comparable(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Return the other bundles, each with what is in ours; none where nobody wrote that down."""
+        others = await self._others()
+        if others and self._contents is None:  # most videos have no sibling: it is one look that says so
+            self._contents = await bundle_contents(self.storage, self.user_id, self.spec.bundle)
+        contents = self._contents
+        return [] if contents is None else [(bundle, contents) for bundle in others]
+
     async def _others(self) -> list[str]:
         """Return the bundles that the video was made of, the latest first."""
-        prefix = siblings_prefix(self.user_id, self._recipe)
-        found = await self.storage.look_below(prefix)
-        latest = sorted(found, key=lambda each: each.at, reverse=True)
-        bundles = [each.key.rpartition("/")[2] for each in latest]
-        return [bundle for bundle in bundles if bundle != self.spec.bundle][:_MAX_SIBLINGS]
+        if self._bundles is None:
+            found = await self.storage.look_below(siblings_prefix(self.user_id, self._recipe))
+            latest = sorted(found, key=lambda each: each.at, reverse=True)
+            bundles = [each.key.rpartition("/")[2] for each in latest]
+            self._bundles = [bundle for bundle in bundles if bundle != self.spec.bundle][:_MAX_SIBLINGS]
+        return self._bundles

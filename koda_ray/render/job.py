@@ -217,13 +217,14 @@ class RenderJob:
 
     async def _needs_replay(self, collector: UnitCollector) -> bool:
         """Whether it is known that the page does not restore its state: of its bundle, or of one with the same page."""
-        if await needs_replay(self._storage, self._user_id, self._spec.bundle):
-            return True
         # played until the last unit, a page has asked for all that it asks for
-        if not await collector.siblings("replay").show(plan_units(self._spec)[-1]):
-            return False
-        await note_replay(self._storage, self._user_id, self._spec.bundle)
-        return True
+        noted, shown = await asyncio.gather(
+            needs_replay(self._storage, self._user_id, self._spec.bundle),
+            collector.siblings("replay").show(plan_units(self._spec)[-1]),
+        )
+        if shown and not noted:
+            await note_replay(self._storage, self._user_id, self._spec.bundle)
+        return noted or shown
 
     async def _make(self, environment: Environment, started: float) -> RenderResult:
         made = None if self._early is None else await self._early

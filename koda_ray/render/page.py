@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import math
-import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +18,7 @@ from typing import Literal, cast
 from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
-from koda_ray.render.alike import evidence
+from koda_ray.render.alike import Witnessed, evidence
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
@@ -29,7 +28,7 @@ from koda_ray.render.matroska import ImageKind
 from koda_ray.render.problems import Problems, storable_text
 from koda_ray.render.serving import ORIGIN, BundleServer
 
-__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup", "Witnessed"]
+__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
 
 CAPTURE_VERSION = "11"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
@@ -50,7 +49,6 @@ _BUSY_S = 2.0
 _CLOSE_TIMEOUT_S = 2.0
 _MAX_JOURNEYS = 10
 _MAX_NAME_CHARS = 300
-_DIGEST = re.compile("[0-9a-f]{32}")
 _TICK_MS = 1000 / 60
 _FIRST_TICK_MS = 100_000.0
 _EXTRA_TICK_MS = 0.001
@@ -98,14 +96,6 @@ class PageSetup:
     props: str = "{}"
     transparent: bool = False
     witness: Witness | None = None
-
-
-@dataclass(frozen=True)
-class Witnessed:
-    """A digest of what frames are drawn from; None where something of it is not followed, and ``why``."""
-
-    digest: str | None
-    why: str
 
 
 class LoadedPage:
@@ -406,12 +396,9 @@ class LoadedPage:
         """Return what all frames so far were drawn from; a page that does not say so says nothing."""
         try:
             async with asyncio.timeout(_BUSY_S):
-                said = await self.evaluate("window.__kodaRender.witness()")
+                return Witnessed.of(await self.evaluate("window.__kodaRender.witness()"))
         except (PageError, TimeoutError) as error:
             return Witnessed(None, type(error).__name__)
-        found = cast("dict[str, object]", said) if isinstance(said, dict) else {}
-        digest, why = found.get("digest"), storable_text(str(found.get("why", "nothing was noted"))[:_MAX_NAME_CHARS])
-        return Witnessed(digest, "") if isinstance(digest, str) and _DIGEST.fullmatch(digest) else Witnessed(None, why)
 
     async def close(self) -> None:
         """Close the page; the browser stays, and is marked as spoilt where the page would not go."""

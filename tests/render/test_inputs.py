@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
 from koda_ray.render.stored import read_unit, write_unit
 from koda_ray.state.keys import bundle_key, unit_key
-from koda_ray.state.storage import Storage
+from koda_ray.state.storage import Storage, Stored
 from tests.render.conftest import USER, put_page, small
 from tests.render.test_audio import click, wav
 
@@ -199,6 +200,43 @@ async def test_a_unit_is_taken_over_exactly_where_all_that_was_asked_for_is_the_
     for unit in taken:
         assert unit.adopted and unit.key == unit_hash(specs[1], unit.unit, environment="e", mode="seek")
         assert await storage.get(unit_key(USER, unit.key)) == b"unit"
+
+
+class Counted(Storage):
+    """Notes what is read and looked below."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked: list[str] = []
+
+    async def get(self, key: str) -> bytes:
+        self.asked.append("get")
+        return await super().get(key)
+
+    async def look_below(self, prefix: str) -> list[Stored]:
+        self.asked.append("look")
+        return await super().look_below(prefix)
+
+
+async def test_a_video_without_siblings_is_told_by_one_look_and_one_with_some_looks_once(tmp_path: Path) -> None:
+    storage = Counted(str(tmp_path))
+    one, other = Bundle({"index.html": b"1"}), Bundle({"index.html": b"1", "x": b"2"})
+    spec = small(await store_bundle(storage, USER, one), duration_s=1.0)
+    mine = replace(spec, bundle=await store_bundle(storage, USER, other))
+    units = plan_units(mine)
+    alone = siblings(storage, mine)
+    assert not await alone.show(units[-1])
+    assert await alone.adopt(units) == await alone.before(units) == []
+    assert storage.asked == ["look"]
+    await shown(storage, spec, one, ["index.html"])
+    storage.asked.clear()
+    beside = siblings(storage, mine)
+    assert await beside.show(units[-1])
+    assert len(await beside.adopt(units)) == len(units)
+    assert storage.asked.count("look") == 1
+    reads = storage.asked.count("get")
+    assert await beside.show(units[-1])
+    assert storage.asked.count("get") == reads + 1  # what is in the bundle is known by now
 
 
 async def test_other_sizes_environments_and_users_share_nothing(storage: Storage) -> None:
