@@ -24,13 +24,14 @@ from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
 from koda_ray.render.quality import VideoFacts, check_video
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, seeks
+from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, seeks, seeks_to, thumbnail_frame
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
 __all__ = ["join_video"]
 
 _FETCHES = 8
+_Look = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def join_video(task: JoinTask) -> JoinResult:
@@ -93,20 +94,27 @@ class _Joining:
         spec = self._task.spec
         sounds = await self._decode()
         began = time.perf_counter()
+        sheet: _Look = partial(self._picture, make_sheet, self._video, self._sheet)
+        thumbnail: _Look = partial(self._picture, make_thumbnail, self._video, self._thumbnail)
         # each of them waits for processes of its own, and a sheet takes longest where its frames are decoded for it
         if FORMATS[spec.format].pictures:
-            await self._join(sounds, began)
-            await self._picture(make_sheet, self._video, self._sheet)
-        elif cells := _kept(spec, self._task.units):
-            sheet = self._picture(partial(make_sheet, cells=cells), self._video, self._sheet)
-            await all_or_cancel([self._join(sounds, began), sheet])
+            await self._join(sounds, began, [thumbnail])
+            await sheet()
+            return
+        beside, after = list[_Look](), list[_Look]()
+        if seeks_to(spec):
+            beside.append(self._thumbnail_of_unit())
+        else:
+            after.append(thumbnail)
+        if cells := _kept(spec, self._task.units):
+            beside.append(partial(self._picture, partial(make_sheet, cells=cells), self._video, self._sheet))
         elif seeks(spec):
-            await self._join(sounds, began, sheet=True)
+            after.append(sheet)
         else:
             footage = self._folder / "units.ffconcat"
             await asyncio.to_thread(list_units, spec, self._parts, footage)
-            sheet = self._picture(make_sheet, footage, self._sheet)
-            await all_or_cancel([self._join(sounds, began), sheet])
+            beside.append(partial(self._picture, make_sheet, footage, self._sheet))
+        await all_or_cancel([self._join(sounds, began, after), *(look() for look in beside)])
 
     async def store(self) -> JoinResult:
         """Store the video after its pictures, and say what it is."""
@@ -154,18 +162,19 @@ class _Joining:
         self._timings["sound"] = _lap(began)
         return sounds
 
-    async def _join(self, sounds: tuple[DecodedSound, ...], began: float, *, sheet: bool = False) -> None:
-        """Join the units; then check the video and take its thumbnail, and the sheet where that is sought in it."""
+    def _thumbnail_of_unit(self) -> _Look:
+        """Return what takes the thumbnail of the unit that has its frame."""
+        frame = thumbnail_frame(self._task.spec)
+        at = next(at for at, unit in enumerate(self._task.units) if unit.unit.start <= frame < unit.unit.stop)
+        make = partial(make_thumbnail, first=self._task.units[at].unit.start)
+        return partial(self._picture, make, self._parts[at][0], self._thumbnail)
+
+    async def _join(self, sounds: tuple[DecodedSound, ...], began: float, looks: Sequence[_Look]) -> None:
+        """Join the units; then check the video, and take what pictures are found in it alone."""
         spec = self._task.spec
         checksums = await join_units(spec, self._parts, self._video, sounds=sounds)
         self._timings["join"] = _lap(began)
-        looks: list[Coroutine[Any, Any, None]] = [
-            self._check(checksums),
-            self._picture(make_thumbnail, self._video, self._thumbnail),
-        ]
-        if sheet:
-            looks.append(self._picture(make_sheet, self._video, self._sheet))
-        await all_or_cancel(looks)
+        await all_or_cancel([self._check(checksums), *(look() for look in looks)])
 
     async def _check(self, checksums: tuple[str, ...]) -> None:
         began = time.perf_counter()

@@ -21,7 +21,9 @@ __all__ = [
     "make_thumbnail",
     "picture_filter",
     "seeks",
+    "seeks_to",
     "sheet_frames",
+    "thumbnail_frame",
 ]
 
 _TIMEOUT_S = 600.0
@@ -40,21 +42,37 @@ TO_PICTURE = ("-frames:v", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact")
 _JPEG = ["-f", "image2", "-update", "1"]
 
 
-async def make_thumbnail(spec: RenderSpec, video: Path, target: Path) -> None:
+async def make_thumbnail(spec: RenderSpec, video: Path, target: Path, *, first: int = 0) -> None:
     """Save the middle frame as a JPEG, its long side at most 1280 pixels; what is transparent in it is grey.
+
+    Args:
+        spec: The video.
+        video: Its file, or where `seeks_to` it, its unit that has the frame.
+        target: The thumbnail.
+        first: The frame of the video with which the file begins.
 
     Raises:
         Missing: FFmpeg is not installed.
         EncodeFailed: It failed.
     """
-    middle = spec.frame_count // 2
+    middle = thumbnail_frame(spec) - first
     filters = picture_filter(spec, _within(spec, _THUMBNAIL_LONG_SIDE_PX))
     output = [*TO_PICTURE, "-q:v", "3", *_JPEG, str(target)]
-    if spec.format in ("gif", "png") or spec.alpha:
+    if not seeks_to(spec):
         await look(spec, video, [middle], filters, output)
         return
     inputs = ["-ss", f"{spec.seconds(middle):.6f}", "-i", str(video)]
     await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+
+
+def thumbnail_frame(spec: RenderSpec) -> int:
+    """Return which frame a video's thumbnail shows."""
+    return spec.frame_count // 2
+
+
+def seeks_to(spec: RenderSpec) -> bool:
+    """Whether a frame of the video is sought by its time; of other formats all before it are decoded."""
+    return spec.format not in ("gif", "png") and not spec.alpha
 
 
 def sheet_frames(spec: RenderSpec, cells: int = _CELLS) -> tuple[int, ...]:
@@ -72,7 +90,7 @@ def sheet_frames(spec: RenderSpec, cells: int = _CELLS) -> tuple[int, ...]:
 
 def seeks(spec: RenderSpec) -> bool:
     """Whether a sheet's frames are sought: quick in a joined video; in a list of units FFmpeg decodes those before."""
-    return _units(spec) >= _CELLS and spec.format not in ("gif", "png") and not spec.alpha
+    return _units(spec) >= _CELLS and seeks_to(spec)
 
 
 def cells_of(spec: RenderSpec, unit: Unit) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from koda_ray.render.encode import UnitEncoder
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
 from koda_ray.render.quality import check_video, probe_video
-from koda_ray.render.sheet import make_thumbnail
+from koda_ray.render.sheet import make_thumbnail, seeks_to, thumbnail_frame
 from koda_ray.render.spec import RenderSpec
 from tests.render.conftest import small
 
@@ -135,6 +135,21 @@ async def test_the_thumbnail_is_the_middle_frame(tmp_path: Path) -> None:
     found = thumbnail.convert("RGB").getpixel((120, 60))
     assert isinstance(found, tuple)
     assert max(abs(a - b) for a, b in zip(found, COLOURS[2], strict=True)) <= 10
+
+
+@pytest.mark.parametrize(("form", "fps"), [("mp4", 10.0), ("mp4", 30000 / 1001), ("webm", 10.0), ("mov", 10.0)])
+@pytest.mark.full
+async def test_a_unit_has_the_thumbnail_that_its_video_has(tmp_path: Path, form: str, fps: float) -> None:
+    spec = small(BUNDLE, duration_s=4.0, format=form, fps=fps)
+    assert seeks_to(spec)
+    middle = thumbnail_frame(spec)
+    for number, cut in enumerate((middle, middle - 5, middle - 12)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        video = await joined(spec, folder, (cut,))
+        await make_thumbnail(spec, video, folder / "one.jpg")
+        await make_thumbnail(spec, folder / f"it's {cut}.mp4", folder / "other.jpg", first=cut)
+        assert (folder / "one.jpg").read_bytes() == (folder / "other.jpg").read_bytes()
 
 
 async def test_what_is_not_a_picture_ends_the_encoder_with_its_words(tmp_path: Path) -> None:
