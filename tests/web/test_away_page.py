@@ -29,7 +29,7 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_read_once_it_
         koda.directory.asks = False
         context = await browser.new_context()
         page, takes, list_page = [await context.new_page() for _ in range(3)]
-        cards = takes.get_by_role("list", name="Takes").get_by_role("listitem")
+        cards = takes.get_by_role("list", name="Takes").locator(":scope > li")
         async with serving(koda.app, port, graceful_s=0) as url:
             await page.goto(url)
             session_id = await begin(page, "A ball")

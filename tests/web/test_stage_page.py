@@ -265,7 +265,7 @@ async def test_a_reload_finds_the_frame_the_part_and_the_live_page_that_one_was_
     await page.keyboard.type("slower")
     await expect(page.get_by_role("button", name="show the frame of note 1")).to_contain_text("00:01.000 – 00:02.500")
     await page.get_by_role("button", name="Send the note").click()
-    await expect(page.get_by_text("At 1.00 s to 2.50 s, frame 100")).to_be_visible()
+    await expect(page.get_by_role("button", name="show the moment of note 1")).to_contain_text("00:01.000 – 00:02.500")
     state = (await koda.store.get_session(page.url.partition("/s/")[2].partition("?")[0])).state
     assert "At 1.00 s to 2.50 s, frame 100, scene 1 Drop in" in state.feedback[-1]
 
