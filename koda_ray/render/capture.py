@@ -26,7 +26,7 @@ from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.clock import Witness
-from koda_ray.render.encode import Encoder, unit_encoder
+from koda_ray.render.encode import Encoder
 from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import CAPTURE, WorkFolder
@@ -37,6 +37,7 @@ from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.sheet import cells_of
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, unit_frames
+from koda_ray.render.still_units import StillUnits
 from koda_ray.render.stored import copy_unit, write_unit
 from koda_ray.state.storage import sha256
 
@@ -69,7 +70,9 @@ def image_of(spec: RenderSpec, graphics: Graphics) -> ImageKind:
     return "raw" if graphics.interposer.library and suits_raw(*spec.picture) else "jpeg"
 
 
-async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, hear: Hear | None = None) -> None:
+async def capture_units(
+    task: CaptureTask, browser: Browser, bundle: Bundle, *, hear: Hear | None = None, stills: StillUnits | None = None
+) -> None:
     """Capture, encode and store units.
 
     Args:
@@ -77,6 +80,7 @@ async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, 
         browser: A running browser; a page of it is opened and closed.
         bundle: The bundle that the task names.
         hear: Hears how many frames are captured, and of each stored unit, in order.
+        stills: Units of one picture that were encoded before on this machine.
 
     Raises:
         PageError: The page threw, or looped for ever.
@@ -86,17 +90,20 @@ async def capture_units(task: CaptureTask, browser: Browser, bundle: Bundle, *, 
         InvalidInput: A sound file is not in the bundle, or is not one.
         StorageError: A unit could not be stored.
     """
-    await own(_Capture(task, browser, bundle, hear).run())
+    await own(_Capture(task, browser, bundle, hear, stills or StillUnits()).run())
 
 
 class _Capture:
     """One task under way."""
 
-    def __init__(self, task: CaptureTask, browser: Browser, bundle: Bundle, hear: Hear | None) -> None:
+    def __init__(
+        self, task: CaptureTask, browser: Browser, bundle: Bundle, hear: Hear | None, stills: StillUnits
+    ) -> None:
         self._task = task
         self._browser = browser
         self._bundle = bundle
         self._hear = hear
+        self._stills = stills
         self._image: ImageKind = image_of(task.spec, browser.graphics)
         self._quality = jpeg_quality(task.spec)
         self._picture: tuple[bytes, str] | None = None
@@ -273,9 +280,16 @@ class _Capture:
     async def _unit(self, page: LoadedPage, unit: Unit, key: str, before: str | None, path: Path) -> None:
         """Capture a unit's frames, and leave its end to `_finish`."""
         started = time.perf_counter()
-        drawn_by = self._browser.graphics
-        spec, cells = self._task.spec, cells_of(self._task.spec, unit)
-        encoder = unit_encoder(spec, unit.frame_count, path, image=self._image, encoder=drawn_by.encoder, cells=cells)
+        spec = self._task.spec
+        encoder = self._stills.encoder(
+            spec,
+            unit.frame_count,
+            path,
+            user_id=self._task.user_id,
+            image=self._image,
+            encoder=self._browser.graphics.encoder,
+            cells=cells_of(spec, unit),
+        )
         try:
             await encoder.start()
             hashes = await self._pictures(page, unit, encoder)

@@ -36,6 +36,7 @@ from koda_ray.render.protocol import (
 )
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.shaders import ShaderCache
+from koda_ray.render.still_units import StillUnits
 from koda_ray.state.storage import Storage
 
 __all__ = ["LocalExecutor", "check_environment"]
@@ -70,6 +71,7 @@ class LocalExecutor:
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
         self._bundles: dict[tuple[str, str], Bundle] = {}
+        self._stills = StillUnits()
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -97,7 +99,7 @@ class LocalExecutor:
                         await hear(PageTried(task.units[0].index, 0, report))
                     if report.problems:
                         return
-                await capture_units(task, browser, bundle, hear=hear)
+                await capture_units(task, browser, bundle, hear=hear, stills=self._stills)
 
         await own(work(), self._running)
 

@@ -19,7 +19,7 @@ from koda_ray.cancellation import see_through
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
 
-__all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed"]
+__all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed", "unwritten"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def _put(archive: zipfile.ZipFile, name: str, image: bytes) -> None:
     try:
         archive.writestr(zipfile.ZipInfo(name, _ZIP_EPOCH), image)
     except OSError as error:
-        raise _unwritten(error) from error
+        raise unwritten(error) from error
 
 
 def _end(archive: zipfile.ZipFile) -> None:
@@ -110,10 +110,11 @@ def _end(archive: zipfile.ZipFile) -> None:
     try:
         archive.close()
     except OSError as error:
-        raise _unwritten(error) from error
+        raise unwritten(error) from error
 
 
-def _unwritten(error: OSError) -> EncodeFailed:
+def unwritten(error: OSError) -> EncodeFailed:
+    """Return the error for a unit's file that cannot be written; code DISK_FULL where that is why."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EncodeFailed("pictures: the disk is full; free some space and try again", code="DISK_FULL")
     return EncodeFailed(f"pictures cannot be written: {error.strerror}", retryable=True)

@@ -1,0 +1,170 @@
+"""Units in which one picture stands, encoded once: a title that is held, a page that has come to rest.
+
+The same pictures give the same bytes, so a unit that shows for as long what another showed is that one's file. To start
+FFmpeg is most of what such a unit costs: 15 ms, where to find that a frame has not changed takes 1 or 2. Before the
+first unit that stands, and for every other, nothing is done otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from koda_ray.render.encode import Encoder, unit_encoder, unit_options
+from koda_ray.render.formats import FORMATS
+from koda_ray.render.graphics import H264Encoder
+from koda_ray.render.matroska import ImageKind
+from koda_ray.render.pictures import unwritten
+from koda_ray.render.spec import RenderSpec
+
+__all__ = ["StillUnits"]
+
+_KEPT = 2
+"""How many are remembered, each with its picture: 3 MB of a 1080p video."""
+
+
+@dataclass(frozen=True)
+class _Still:
+    """A unit's picture and file, and the picture as small as the contact sheet shows it; None where it does not."""
+
+    picture: bytes
+    data: bytes
+    cell: bytes | None
+
+
+class StillUnits:
+    """Remembers the last units of one picture."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, _Still] = OrderedDict()
+
+    def encoder(
+        self,
+        spec: RenderSpec,
+        frames: int,
+        target: Path,
+        *,
+        user_id: str,
+        image: ImageKind,
+        encoder: H264Encoder,
+        cells: Sequence[int],
+    ) -> Encoder:
+        """Return what makes a unit's file; where the unit is one that is known, without FFmpeg.
+
+        Args:
+            spec: As `unit_encoder`.
+            frames: As `unit_encoder`.
+            target: As `unit_encoder`.
+            user_id: Whose it is: nobody learns by how long it takes what another's pages show.
+            image: As `unit_encoder`.
+            encoder: As `unit_encoder`.
+            cells: As `unit_encoder`.
+        """
+
+        def begin() -> Encoder:
+            return unit_encoder(spec, frames, target, image=image, encoder=encoder, cells=cells)
+
+        if FORMATS[spec.format].pictures:
+            return begin()
+        how = sorted(unit_options(spec, frames, image=image, encoder=encoder).items(), key=lambda option: option[0])
+        kind = (user_id, spec.picture, image, repr(how))
+
+        def keep(still: _Still) -> None:
+            self._known[kind] = still
+            self._known.move_to_end(kind)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+
+        known = self._known.get(kind)
+        if known is not None and cells and known.cell is None:
+            known = None
+        return _Patient(begin, target, known=known, cells=len(cells), keep=keep)
+
+
+class _Patient:
+    """An `Encoder` that starts once there is something that is not known yet.
+
+    Args:
+        begin: Makes the one that does the work.
+        target: The file to write.
+        known: What the unit may be, if anything.
+        cells: How many of its frames are kept for the contact sheet.
+        keep: Is given the unit where one picture stands in it.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Encoder],
+        target: Path,
+        *,
+        known: _Still | None,
+        cells: int,
+        keep: Callable[[_Still], None],
+    ) -> None:
+        self._begin = begin
+        self._target = target
+        self._known = known
+        self._cells = cells
+        self._keep = keep
+        self._encoder: Encoder | None = None
+        self._held = 0
+        self._last: bytes | None = None
+        self._moves = False
+        self._data = b""
+
+    async def start(self) -> None:
+        """Begin. Raises as `UnitEncoder.start`."""
+        if self._known is None:
+            await self._begun()
+
+    async def _begun(self) -> Encoder:
+        if self._encoder is None:
+            self._encoder = self._begin()
+            await self._encoder.start()
+        return self._encoder
+
+    async def write(self, image: bytes) -> None:
+        """Take the next picture. Raises as `UnitEncoder.write`, and as `start` where it begins with this one."""
+        known = self._known
+        if self._encoder is None and known is not None:
+            if image is self._last or image == known.picture:
+                self._held, self._last = self._held + 1, image
+                return
+            encoder = await self._begun()
+            for _ in range(self._held):
+                await encoder.write(known.picture)
+        if image is not self._last:
+            self._moves = self._last is not None
+            self._last = image
+        await (await self._begun()).write(image)
+
+    async def finish(self) -> Path:
+        """Return the unit's file, which is whole now. Raises as `UnitEncoder.finish`."""
+        if self._encoder is None and self._known is not None:
+            try:
+                await asyncio.to_thread(self._target.write_bytes, self._known.data)
+            except OSError as error:
+                raise unwritten(error) from error
+            return self._target
+        path = await (await self._begun()).finish()
+        if not self._moves:
+            self._data = await asyncio.to_thread(path.read_bytes)
+        return path
+
+    def cells(self) -> Sequence[bytes]:
+        """Return what was kept for the contact sheet, after `finish`."""
+        if self._encoder is None:
+            known = self._known
+            return () if known is None or known.cell is None else [known.cell] * self._cells
+        cells = self._encoder.cells()
+        if self._data and self._last is not None:
+            self._keep(_Still(self._last, self._data, cells[0] if cells else None))
+        return cells
+
+    async def close(self) -> None:
+        """End what still runs; nothing happens after `finish`."""
+        if self._encoder is not None:
+            await self._encoder.close()
