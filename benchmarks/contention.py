@@ -102,7 +102,7 @@ async def main(units: int) -> None:
         content = await store_bundle(storage, USER, await bundle_of(SCENE))
         spec = RenderSpec(bundle=content, duration_s=float(units), width=WIDTH, height=HEIGHT, fps=Fraction(FPS))
         async with LocalExecutor(workers=1) as executor:
-            await executor.warm()
+            await executor.warm(USER)
             print("ready", flush=True)
             sys.stdin.readline()
             began = time.perf_counter()

@@ -46,7 +46,7 @@ from pathlib import Path
 
 from benchmarks.chart import Group, draw
 from benchmarks.cpu import ProcessKind, adopt_orphans
-from benchmarks.engine import OurRun, WatchedLocal, render_cold, render_warm
+from benchmarks.engine import USER, OurRun, WatchedLocal, render_cold, render_warm
 from benchmarks.floor import Floor, measure_floor, take_pictures
 from benchmarks.peers import PEERS, PeerJob, PeerRenderer, PeerRun
 from benchmarks.scenes import LIBRARY_SCENES, SCENES, bundle_of
@@ -442,7 +442,7 @@ async def measure(
         for peer in ready:
             await peer.prepare()
         async with WatchedLocal(workers=OUR_WORKERS) as usual, WatchedLocal(workers=1) as one:
-            await usual.warm()
+            await usual.warm(USER)
             comparison = RenderComparison(folder, ready, {OUR_WORKERS: usual, 1: one})
             plan = [(scene, shape) for shape in shapes for scene in SCENES]
             if not quick:

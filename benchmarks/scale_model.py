@@ -217,7 +217,7 @@ async def frame_s(scene: str) -> float:
             units.append(unit)
 
         async with LocalExecutor(workers=1) as executor:
-            await executor.warm()
+            await executor.warm(USER)
             context = JobContext(storage=storage, executor=executor, job_id="job-frame", user_id=USER)
             await RenderJob(spec, context, on_unit=note).run()
         return sum(unit.timings_ms["capture"] for unit in units) / 1000 / spec.frame_count

@@ -117,11 +117,16 @@ class LocalExecutor:
 
         return await own(work(), self._running)
 
-    async def warm(self) -> None:
-        """Start a browser for each worker now, so that the first units need not wait for theirs."""
+    async def warm(self, user_id: str | None = None) -> None:
+        """Start a browser for each worker now, so that the first units need not wait for theirs.
+
+        Args:
+            user_id: Whose pages they will show, with what was compiled for that user; of nobody's pages anything has
+                to be compiled anew for each, which takes a page with WebGL a second.
+        """
         missing = range(self._workers - len(self._idle))
         helpers = helper_threads(self._workers)
-        self._idle += await asyncio.gather(*(self._launch(helpers=helpers) for _ in missing))
+        self._idle += await asyncio.gather(*(self._launch(user_id, helpers) for _ in missing))
 
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""

@@ -127,6 +127,17 @@ async def test_what_a_user_had_compiled_is_not_compiled_again_and_shows_the_same
 
 
 @pytest.mark.browser
+async def test_a_browser_that_is_warm_for_a_user_began_with_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    await show("bob")
+    seen = Seen(monkeypatch)
+    async with LocalExecutor(workers=1) as executor:
+        await executor.warm("bob")
+        async with executor.browser("bob"):
+            assert [user for user, _ in seen.began] == ["bob"]
+            assert seen.began[0][1]
+
+
+@pytest.mark.browser
 async def test_nobody_gets_a_browser_that_began_with_what_is_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
     await show("bob")
     seen = Seen(monkeypatch)
