@@ -43,11 +43,21 @@ from koda_ray.render.problems import storable_text
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.spec import Unit
 
-__all__ = ["MISSES", "Witnessed", "are_alike", "counterparts", "evidence", "is_worth_a_look", "spot"]
+__all__ = [
+    "MISSES",
+    "Witnessed",
+    "are_alike",
+    "counterparts",
+    "evidence",
+    "is_worth_a_look",
+    "look_ready_s",
+    "spot",
+]
 
 MISSES = 2
 """After how many runs that differ a task looks no further: a change is mostly one piece of a film, so that it is looked
 for from the task's beginning up to the first, and from its end back to the last."""
+_LOOK_SHARE, _LOOK_TIMES = 0.2, 3
 _ACTS = (".js", ".mjs", ".cjs", ".js.map", ".mjs.map", ".cjs.map", ".html", ".htm")
 """What scripts are called, and pages, which are noted as the document that is there."""
 _TRUE = "True"
@@ -103,6 +113,20 @@ def is_worth_a_look(run: Sequence[UnitResult]) -> bool:
     """
     captured_ms = sum(unit.timings_ms.get("capture", 0.0) for unit in run)
     return captured_ms > 2 * max((unit.timings_ms.get("ready", 0.0) for unit in run), default=0.0)
+
+
+def look_ready_s(run: Sequence[UnitResult], ready_timeout_s: float) -> float:
+    """Return how long a look waits for its page to become ready, in seconds.
+
+    A page that never does is waited for again when it is captured, since it may be so only where nothing is drawn: so a
+    look waits for a fifth of that, but for three times as long as the page took before.
+
+    Args:
+        run: Its units as they were captured before.
+        ready_timeout_s: How long the page may take where it is captured.
+    """
+    took_s = max((unit.timings_ms.get("ready", 0.0) for unit in run), default=0.0) / 1000
+    return min(ready_timeout_s, max(ready_timeout_s * _LOOK_SHARE, _LOOK_TIMES * took_s))
 
 
 def spot(run: Sequence[Unit], key: str) -> tuple[Unit, int]:

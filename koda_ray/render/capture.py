@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from koda_ray.cancellation import own, see_through
-from koda_ray.errors import BrowserCrashed, KodaError, PageError
+from koda_ray.errors import BrowserCrashed, KodaError, PageError, PageNotReady
 from koda_ray.logs import get_logger
-from koda_ray.render.alike import MISSES, are_alike, counterparts, is_worth_a_look, spot
+from koda_ray.render.alike import MISSES, are_alike, counterparts, is_worth_a_look, look_ready_s, spot
 from koda_ray.render.audio import check_audio
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
@@ -157,8 +157,8 @@ class _Capture:
             _, before = await self._take(page, frame, self._task.mode)
         return page, before
 
-    async def _open(self, witness: Witness) -> LoadedPage:
-        """Open the page anew, and wait until it is ready."""
+    async def _open(self, witness: Witness, ready_timeout_s: float | None = None) -> LoadedPage:
+        """Open the page anew, and wait until it is ready, for as long as its spec says where nothing else is said."""
         spec = self._task.spec
         if self._page is not None:
             await self._page.close()
@@ -176,7 +176,7 @@ class _Capture:
                 witness=witness if self._browser.kind == "shell" else None,  # another paints when it likes
             ),
         )
-        await self._page.wait_ready(spec.ready_timeout_s)
+        await self._page.wait_ready(spec.ready_timeout_s if ready_timeout_s is None else ready_timeout_s)
         return self._page
 
     async def _take_over_around(self, first: Unit) -> set[int]:
@@ -208,6 +208,8 @@ class _Capture:
         except KodaError as error:  # it is captured, and says so again if it is the page's fault
             _log.info("not looked at", job_id=task.job_id, unit=first.index, code=error.code)
             found = []
+            if isinstance(error, PageNotReady):  # nor would it be for another look
+                self._misses = MISSES
         if len(found) < len(run):
             self._misses += 1
             return set()
@@ -228,7 +230,7 @@ class _Capture:
     async def _look(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> list[UnitResult]:
         """Run the page through frames without drawing them; return the first units, which look as before."""
         spec, found = self._task.spec, list[UnitResult]()
-        page = await self._open("dry")
+        page = await self._open("dry", look_ready_s(before, spec.ready_timeout_s))
         if not page.contract:
             return []
         for unit, old in zip(run, before, strict=True):
@@ -248,11 +250,15 @@ class _Capture:
         return found
 
     async def _is_seen(self, run: Sequence[Unit], before: Sequence[UnitResult]) -> bool:
-        """Draw one frame of a run that looks as before, and hold its picture against that of then."""
+        """Draw one frame of a run that looks as before, and hold its picture against that of then.
+
+        Where its page does not open, neither does the one that it would be captured from.
+        """
         unit, frame = spot(run, self._task.keys[self._task.units.index(run[0])])
         old = before[run.index(unit)]
+        page = await self._open("drawn")
         try:
-            _, picture = await self._take(await self._open("drawn"), frame, self._task.mode)
+            _, picture = await self._take(page, frame, self._task.mode)
         except BrowserCrashed:
             raise
         except KodaError as error:

@@ -30,7 +30,7 @@ from koda_ray.render.serving import ORIGIN, BundleServer
 
 __all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
 
-CAPTURE_VERSION = "11"
+CAPTURE_VERSION = "12"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 SEEK_FAILED = "SEEK_FAILED"

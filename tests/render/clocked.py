@@ -13,7 +13,7 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import LoadedPage, PageSetup
 
-__all__ = ["FPS", "STYLE", "collect", "level", "opened", "value"]
+__all__ = ["FPS", "STYLE", "collect", "documents", "level", "opened", "value"]
 
 FPS = 10
 STYLE = """<!doctype html><style>
@@ -44,3 +44,9 @@ async def collect(page: LoadedPage) -> None:
     """Have the page's browser forget what nobody holds."""
     for _ in range(3):
         await page._session.send("HeapProfiler.collectGarbage")  # pyright: ignore[reportPrivateUsage]
+
+
+async def documents(page: LoadedPage) -> int:
+    """How many documents the page's process holds, those too that are shown nowhere."""
+    await collect(page)
+    return (await page._session.send("Memory.getDOMCounters"))["documents"]  # pyright: ignore[reportPrivateUsage]

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from koda_ray.errors import PageError
+from koda_ray.errors import PageError, PageNotReady
 from koda_ray.render import capture
-from koda_ray.render.alike import are_alike, counterparts, evidence, is_worth_a_look, spot
+from koda_ray.render.alike import are_alike, counterparts, evidence, is_worth_a_look, look_ready_s, spot
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
 from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
 from koda_ray.render.spec import Unit
 from koda_ray.roles.offline import generate_files, make_plan, parse_brief
@@ -189,6 +189,37 @@ async def test_a_page_that_fails_fails_as_ever(storage: Storage) -> None:
     with pytest.raises(PageError, match=r"frame 12: .*it broke"):
         await made(storage, film("if (t > 1.15) throw new Error('it broke');"), "job_2")
     assert taken(await made(storage, film("// mended"), "job_3")) == (6, 6)
+
+
+@pytest.mark.full
+@pytest.mark.browser
+async def test_a_page_that_is_never_ready_is_waited_for_once(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is ready only where it is drawn is captured as ever."""
+    waited, wait_ready = list[float](), LoadedPage.wait_ready
+
+    async def noted(page: LoadedPage, timeout_s: float) -> PageFacts:
+        waited.append(timeout_s)
+        return await wait_ready(page, timeout_s)
+
+    def waits_for(ready: str) -> dict[str, bytes]:
+        return film("") | {"index.html": PAGE.replace("ready: Promise.resolve()", f"ready: {ready}").encode()}
+
+    def a_second(_before: Sequence[UnitResult], _ready_timeout_s: float) -> float:
+        return 1.0
+
+    await made(storage, film(""), "job_1")
+    monkeypatch.setattr(LoadedPage, "wait_ready", noted)
+    monkeypatch.setattr(capture, "look_ready_s", a_second)
+    with pytest.raises(PageNotReady):
+        await made(storage, waits_for("new Promise(() => {})"), "job_2", ready_timeout_s=5.0)
+    assert waited == [1.0, 5.0]
+    drawn = """new Promise((done) => {
+      const pixel = new Uint8Array(4);
+      gl.clearColor(1, 0, 0, 1); gl.clear(gl.COLOR_BUFFER_BIT);
+      gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
+      if (pixel[0] === 255) done();
+    })"""
+    assert taken(await made(storage, waits_for(drawn), "job_3")) == (0, 0)
 
 
 @pytest.mark.full
@@ -550,6 +581,12 @@ def test_a_look_is_worth_it_where_capturing_took_longer_than_opening_the_page() 
     assert not is_worth_a_look([])
     assert not is_worth_a_look([shown(0, "e", ready=500.0, capture=200.0), shown(1, "e", ready=0.0, capture=200.0)])
     assert is_worth_a_look([shown(0, "e", ready=500.0, capture=600.0), shown(1, "e", ready=0.0, capture=600.0)])
+
+
+def test_a_look_waits_as_long_as_the_page_took_before_and_never_longer_than_capturing_does() -> None:
+    for took_s, waits_s in ((0.5, 6.0), (3.0, 9.0), (25.0, 30.0)):
+        run = [shown(0, "e", ready=1000 * took_s, capture=200.0), shown(1, "e", ready=0.0, capture=200.0)]
+        assert look_ready_s(run, 30.0) == pytest.approx(waits_s)
 
 
 @given(units=st.sets(st.integers(0, 9), min_size=1), key=st.text(max_size=8))

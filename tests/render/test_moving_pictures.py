@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.page import LoadedPage, PageSetup
+from tests.render.clocked import documents, value
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -118,4 +121,42 @@ async def test_one_that_the_page_changes_is_the_one_that_it_wants(either: Browse
         wanted[0] = 12 if frame >= 3 else frame
         wanted[6] = 12.75 if frame >= 5 else frame  # the page itself, which is white
         assert await levels(page) == pytest.approx(wanted, abs=0.2), frame
+    await page.close()
+
+
+@pytest.mark.full
+async def test_drawings_that_a_script_makes_anew_at_each_frame_are_not_all_kept(either: Browser) -> None:
+    """Each of 50 KB, and moves: what is shown, comes back, or may be drawn by a script is as its time says."""
+    names = ("always", "back", "gone", "kept")
+    urls = {name: f"data:image/svg+xml,{quote(drawing(f'{BY_TAGS}<desc>{name}</desc>'))}" for name in names}
+    script = f"""const {{ always, back, gone, kept }} = {json.dumps(urls)};
+    const add = (kind) => document.body.appendChild(document.createElement(kind));
+    const [shown, place, lost] = [add("img"), add("div"), add("img")], image = new Image();
+    shown.src = always; lost.src = gone; image.src = kept;
+    const show = () => {{ place.style.background = `url("${{back}}")`; }};
+    show();
+    setTimeout(() => {{ lost.remove(); place.style.background = ""; }}, 250);
+    setTimeout(show, 1650);
+    const holes = Array.from({{ length: 10 }}, () => add("b"));
+    let made = 0;
+    requestAnimationFrame(function anew() {{
+      for (const hole of holes) {{
+        const words = `<svg xmlns="http://www.w3.org/2000/svg"><rect><animate attributeName="x" to="9" dur="1s"/></rect>
+          <desc>${{made++}} ${{"x".repeat(50_000)}}</desc></svg>`;
+        hole.style.backgroundImage = `url('data:image/svg+xml,${{encodeURIComponent(words)}}')`;
+      }}
+      requestAnimationFrame(anew);
+    }});
+    const pen = document.createElement("canvas").getContext("2d");
+    const grey = (one) => {{ pen.drawImage(one, 0, 0); return pen.getImageData(4, 4, 1, 1).data[0] / 20; }};"""
+    style = PAGE.removesuffix(SHOWN) + "<style>b { position: absolute; width: 1px; height: 1px; left: -9px }</style>"
+    page = await opened(either, f"{style}<body><script>{script}</script>")
+    for frame in range(26):
+        await page.go(frame, FPS)
+        level = float(frame % PICTURES)
+        there = level if frame < 3 or frame >= 17 else 12.75  # the page itself, which is white
+        assert (await levels(page))[:2] == pytest.approx([level, there], abs=0.2), frame
+        assert await value(page, "[grey(lost), grey(image)]") == pytest.approx([level] * 2, abs=0.2), frame
+    assert await value(page, "made") == 260
+    assert await documents(page) < 260
     await page.close()

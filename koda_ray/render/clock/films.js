@@ -6,7 +6,7 @@ const kodaFilms = (clock, native) => {
   const DRAWING = /\.svg([?#]|$)|^data:image\/svg/i;
   const OTHERS = __PICTURES__ && window.ImageDecoder ? /\.(gif|a?png|webp|avif)([?#]|$)|^data:image\/(gif|a?png|webp|avif)|^blob:/i : /^$/;
   const HASTY_US = 10_000, USUAL_US = 100_000; // what claims to last no longer than the first lasts as long as the other
-  const films = new Map(); // address -> what is in it, once that is known; null where nothing moves
+  const films = new Map(); // address -> {film: what is in it, null where nothing moves; size, asked: in which round it was last}
   const MARK = ";koda"; // in the address of a picture of ours
   const mightMove = (url) => (DRAWING.test(url) || OTHERS.test(url)) && !url.slice(0, 32).includes(MARK);
 
@@ -42,7 +42,7 @@ const kodaFilms = (clock, native) => {
     return found;
   };
   const readDrawing = async (url) => {
-    const page = new DOMParser().parseFromString(await (await native.fetch(url)).text(), "image/svg+xml");
+    const text = await (await native.fetch(url)).text(), page = new DOMParser().parseFromString(text, "image/svg+xml");
     const root = page.documentElement;
     if (root.localName !== "svg") return null;
     for (const script of page.querySelectorAll("script")) script.remove(); // none runs in a picture
@@ -65,13 +65,13 @@ const kodaFilms = (clock, native) => {
       }
       return `data:image/svg+xml${MARK},${encodeURIComponent(new XMLSerializer().serializeToString(copy))}${hash}`;
     };
-    const film = { url, at, draw, since: clock.now(), drawing: true };
+    const film = { url, at, draw, since: clock.now(), size: text.length, drawing: true };
     return film;
   };
 
   // ---- other pictures -------------------------------------------------------------------------------------------
   const readPicture = async (url) => {
-    const answer = await native.fetch(url), { type } = await answer.clone().blob();
+    const answer = await native.fetch(url), { type, size } = await answer.clone().blob();
     if (!await ImageDecoder.isTypeSupported(type)) return null;
     const decoder = new ImageDecoder({ data: await answer.arrayBuffer(), type, preferAnimation: true });
     await decoder.tracks.ready;
@@ -97,7 +97,7 @@ const kodaFilms = (clock, native) => {
       image.close();
       return canvas.toDataURL().replace(";", `${MARK};`);
     };
-    const film = { url, at, draw, since: clock.now() };
+    const film = { url, at, draw, since: clock.now(), size };
     return film;
   };
 
@@ -111,9 +111,50 @@ const kodaFilms = (clock, native) => {
   const filmOf = async (url) => {
     if (!mightMove(url)) return null;
     const read = DRAWING.test(url) ? readDrawing : readPicture;
-    if (!films.has(url)) films.set(url, await read(url).catch((error) => tell(url, error)));
-    return films.get(url);
+    if (!films.has(url)) keep(url, await read(url).catch((error) => tell(url, error)));
+    const known = films.get(url);
+    known.asked = round;
+    return known.film;
   };
+
+  // A page may make new addresses for each frame. So what is not asked for any more is forgotten, the oldest first, but
+  // since when it runs: where it is shown again it is read again. Only a blob may be gone by then.
+  const MAX_SIZE = 16 << 20, MAX_SINCE = 10_000, EACH = 200; // characters; digests; about what each takes beside its address
+  const since = new Map(); // a digest of a forgotten address -> since when its film runs
+  let round = 0, whole = 0;
+  const digestOf = (text) => {
+    let a = text.length, b = ~a;
+    for (let i = 0; i < text.length; i++) {
+      const c = text.charCodeAt(i);
+      a = Math.imul(a ^ c, 0x01000193);
+      b = Math.imul((b ^ c) + (b >>> 15), 0x5bd1e995);
+    }
+    return `${text.length} ${a} ${b}`;
+  };
+  const keep = (url, film) => {
+    const size = EACH + url.length + (film ? 4 * film.size : 0), before = film && since.size ? digestOf(url) : "";
+    if (since.has(before)) film.since = since.get(before);
+    films.set(url, { film, size, asked: round });
+    whole += size;
+  };
+  const forget = (url, { film, size }) => {
+    films.delete(url);
+    whole -= size;
+    if (!film) return;
+    const name = digestOf(url);
+    since.delete(name);
+    since.set(name, film.since);
+    if (since.size > MAX_SINCE) since.delete(since.keys().next().value);
+  };
+  const isAsked = ({ asked }) => asked >= round - 1;
+  const nextRound = () => {
+    round += 1;
+    if (whole <= MAX_SIZE) return;
+    const unseen = [...films].filter(([url, known]) => !isAsked(known) && !url.startsWith("blob:"));
+    unseen.sort(([, one], [, other]) => one.asked - other.asked);
+    for (const [url, known] of unseen) if (whole > MAX_SIZE) forget(url, known);
+  };
+
   // A picture of what a film shows, decoded: while it is held, whoever names its address has it at once.
   const pictureOf = async (film, ms = clock.now()) => {
     const at = film.at(ms);
@@ -131,7 +172,8 @@ const kodaFilms = (clock, native) => {
     return image;
   };
   return {
-    mightMove, filmOf, pictureOf, known: (url) => films.get(url), all: () => [...films.values()].filter(Boolean),
-    begin: () => { for (const film of films.values()) if (film) film.since = 0; },
+    mightMove, filmOf, pictureOf, nextRound, known: (url) => (films.has(url) && isAsked(films.get(url)) ? films.get(url).film : null),
+    asked: () => [...films.values()].filter(isAsked).map(({ film }) => film).filter(Boolean),
+    begin: () => { for (const { film } of films.values()) if (film) film.since = 0; },
   };
 };

@@ -94,8 +94,16 @@
   const scrolling = kodaScroll(clock, quietly), offscreen = kodaOffscreen(clock);
 
   // ---- animations -----------------------------------------------------------------------------------------------
-  const held = new Map(); // Animation that is not over -> {base: virtual time at its currentTime 0, set: what was set, at: for which time, rate}
-  const over = new WeakMap(); // what came to its end -> its base and rate: it goes on from there where it is made to last longer
+  const stops = kodaStops();
+  // Animation that is not over -> {base: virtual time at its currentTime 0, set: what was set, at: for which time, rate,
+  // style: what may have it stand, said: whether that said so last, stands: whether it does, stood: at which time of its own}
+  const held = new Map();
+  const take = (animation, base, isNew = false) => {
+    const style = stops.styleOf(animation), said = !isNew && style !== null && stops.isStopped(animation, style), was = over.get(animation);
+    const stands = said && was !== undefined; // it was over, and was stopped there
+    held.set(animation, { base: stands && !put.has(animation) ? clock.now() - was.end / was.rate : base, set: null, style, said, stands, stood: null });
+  };
+  const over = new WeakMap(); // what came to its end -> its base, rate and end: it goes on from there where it is made to last longer
   const put = new WeakMap(); // what the page put an animation to itself, until that is heeded
   Object.defineProperty(Animation.prototype, "currentTime", {
     ...native.currentTime,
@@ -113,7 +121,7 @@
   const noted = {
     pause(animation) {
       const state = held.get(animation);
-      if (state && Number.isNaN(state.at)) native.currentTime.set.call(animation, (clock.now() - state.base) * animation.playbackRate);
+      if (state && Number.isNaN(state.at)) native.currentTime.set.call(animation, state.stood ?? (clock.now() - state.base) * animation.playbackRate);
       drop(animation);
     },
     cancel: drop,
@@ -129,11 +137,13 @@
     updatePlaybackRate(animation, _, rate) { turn(animation, Number(rate)); },
   };
   const turn = (animation, rate) => { if (animation.playbackRate !== rate) animation.playbackRate = rate; }; // at once, not when it is ready
+  const isStanding = (animation) => held.get(animation)?.stands ?? (!waiting.has(animation) && animation.playState === "paused");
   for (const [name, note] of Object.entries(noted)) {
     const run = Animation.prototype[name];
     Animation.prototype[name] = { [name](...given) {
-      const rate = this.playbackRate;
+      const rate = this.playbackRate, stood = isStanding(this);
       run.apply(this, given);
+      stops.called(this, name, stood);
       note(this, rate, ...given);
       if (name !== "updatePlaybackRate") waiting.delete(this);
     } }[name];
@@ -181,15 +191,21 @@
     if (playState === "idle") return true;
     if (playState === "paused" && state.set !== null && (animation.currentTime !== state.set || playbackRate !== state.rate)) {
       state.base = now - Number(animation.currentTime ?? 0) / (playbackRate || 1); // the page moved it
+      if (state.stood !== null) state.stood = Number(animation.currentTime ?? 0);
       put.delete(animation);
     }
     state.rate = playbackRate;
-    const time = playbackRate ? (now - state.base) * playbackRate : Number(animation.currentTime ?? 0), end = endOf(animation);
-    if (playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end) {
+    if (state.stood !== null && !state.stands) {
+      state.base = now - state.stood / (playbackRate || 1);
+      state.stood = null;
+    }
+    const time = state.stood ?? (playbackRate ? (now - state.base) * playbackRate : Number(animation.currentTime ?? 0)), end = endOf(animation);
+    if (state.stood === null && (playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end)) {
       if (playState !== "finished") native.finish.call(animation);
-      over.set(animation, { base: state.base, rate: playbackRate });
+      over.set(animation, { base: state.base, rate: playbackRate, end: playbackRate < 0 ? 0 : end });
       return true;
     }
+    if (state.stands) state.stood = time;
     if (state.at !== time || state.set !== animation.currentTime || playState !== "paused") {
       native.pause.call(animation);
       native.currentTime.set.call(animation, time);
@@ -209,9 +225,17 @@
       if (animation.playState !== "running") continue; // paused by the page or by us, over, or idle
       const state = held.get(animation), rate = animation.playbackRate || 1;
       const at = Number(animation.currentTime ?? 0);
-      if (state) state.base = now - at / rate; // played again
-      else held.set(animation, { base: baseOf(animation, at, rate, young), set: null }); // it just began
+      if (state) {
+        if (state.stands) stops.free(animation); // the page set it going
+        Object.assign(state, { base: now - at / rate, stands: false, stood: null }); // played again
+      } else {
+        take(animation, baseOf(animation, at, rate, young)); // it just began
+      }
       put.delete(animation);
+    }
+    for (const [animation, state] of held) { // all of them before any is moved, which makes styles anew
+      const said = state.style !== null && stops.isStopped(animation, state.style);
+      if (said !== state.said) state.said = state.stands = said;
     }
     for (const [animation, state] of held) if (place(animation, state, now)) held.delete(animation);
     for (const root of roots()) {
@@ -453,7 +477,7 @@
     }
     for (const animation of waiting) {
       if (animation.playState !== "paused") continue;
-      held.set(animation, { base: -Number(put.get(animation) ?? firstOf(animation)) / (animation.playbackRate || 1), set: null });
+      take(animation, -Number(put.get(animation) ?? firstOf(animation)) / (animation.playbackRate || 1), true);
       put.delete(animation);
     }
     waiting.clear();

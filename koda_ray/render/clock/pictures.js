@@ -137,11 +137,13 @@ const kodaPictures = (clock, native, roots, quietly) => {
     if (!image.complete || styled.get(image)?.has("content")) return;
     const film = await films.filmOf(image.currentSrc), isSeen = image.getClientRects().length > 0;
     const picture = film && (isSeen || film.drawing) && await films.pictureOf(film); // a canvas draws hidden ones, too
+    if (film?.drawing) mayBeDrawn(image); // also where it is in the page no more
     if (isSeen) put(image.style, "content", picture ? `url("${picture.src}")` : "");
   };
   const placeElement = async (element) => {
     const place = namedBy(element), [wanted] = ours(...place)?.was ?? read(...place);
     const film = wanted && await films.filmOf(new URL(wanted, document.baseURI).href).catch(() => null);
+    if (film?.drawing && element instanceof SVGImageElement) mayBeDrawn(element);
     const isPage = film?.drawing && /^(OBJECT|EMBED)$/.test(element.tagName); // with a clock of its own
     const picture = film && !isPage && await films.pictureOf(film);
     put(...place, picture ? picture.src : "");
@@ -149,11 +151,18 @@ const kodaPictures = (clock, native, roots, quietly) => {
 
   // ---- canvases -------------------------------------------------------------------------------------------------
   // Of what moves a canvas draws the first picture, but a drawing as it is at that moment.
-  const loose = new Set(); // images that a script made, which need not be in the page
+  const loose = new Set(); // references to images that a script may draw, which need not be in the page
+  const references = new WeakMap(); // image -> the reference to it
+  const mayBeDrawn = (image) => {
+    if (!references.has(image)) references.set(image, new WeakRef(image));
+    loose.add(references.get(image));
+  };
   const { get, set } = Object.getOwnPropertyDescriptor(HTMLImageElement.prototype, "src");
+  const shownBy = (image) => image.currentSrc ?? URL.parse((ours(...namedBy(image))?.was ?? [image.href.baseVal])[0], document.baseURI)?.href ?? "";
   const standIn = (source) => {
     if (!(source instanceof HTMLImageElement || source instanceof SVGImageElement)) return source;
-    const film = films.known(source.currentSrc ?? new URL((ours(...namedBy(source))?.was ?? [source.href.baseVal])[0], document.baseURI).href);
+    const film = films.known(shownBy(source));
+    if (film?.drawing) mayBeDrawn(source);
     return film?.drawing && film.held ? film.held.image : source;
   };
   if (__DRAWINGS__) {
@@ -161,7 +170,7 @@ const kodaPictures = (clock, native, roots, quietly) => {
       get, configurable: true, enumerable: true,
       set(url) {
         set.call(this, url);
-        if (films.mightMove(get.call(this))) loose.add(new WeakRef(this));
+        if (films.mightMove(get.call(this))) mayBeDrawn(this);
       },
     });
     const drawing = { prototypes: ["CanvasRenderingContext2D", "OffscreenCanvasRenderingContext2D"], names: ["drawImage", "createPattern"] };
@@ -177,19 +186,20 @@ const kodaPictures = (clock, native, roots, quietly) => {
   const prepareLoose = async () => {
     for (const reference of loose) {
       const image = reference.deref();
-      if (image && !image.complete) continue;
-      loose.delete(reference);
-      const film = image && await films.filmOf(image.currentSrc);
+      if (image && image.complete === false) continue;
+      const film = image && await films.filmOf(shownBy(image));
       if (film?.drawing) await films.pictureOf(film);
+      else loose.delete(reference);
     }
   };
 
   return {
     meet, mayName, isOurs, begin: films.begin,
     prepare: async (ms) => { // what callbacks draw on the way to that time
-      for (const film of films.all()) if (film.drawing && film.held) await films.pictureOf(film, ms);
+      for (const film of films.asked()) if (film.drawing && film.held) await films.pictureOf(film, ms);
     },
     place: async () => {
+      films.nextRound();
       await prepareLoose();
       for (const root of roots()) {
         for (const element of root.querySelectorAll(ELEMENTS)) await (element instanceof HTMLImageElement ? placeImage : placeElement)(element);
