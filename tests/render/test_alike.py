@@ -241,7 +241,10 @@ MARKUP = (
     "<!doctype html><style>@keyframes k { to { left: 9px } }</style><body><p id=p>Koda</p>BODY"
     "<script src=film.js></script>"
 )
-FILES_BESIDE = {"a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>'}
+FILES_BESIDE = {
+    "a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>',
+    "a.css": b"@font-face { font-family: f; src: local('DejaVu Sans') }",
+}
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
 SNAPPED = (
     "<div id=d style='overflow: auto; height: 9px'>{}<p style='height: 50px'>x</p>"
@@ -376,6 +379,13 @@ REFUSED = {
         "<canvas id=c></canvas>",
         "const canvas = c, pen = canvas.getContext('2d'); pen.font = '2em serif'; canvas.remove();"
         "pen.fillText('x', 0, 9)",
+    ),
+    "letters of an adopted sheet": (
+        "",
+        "__koda.ready = import('./a.css', { with: { type: 'css' } }).then(({ default: sheet }) => {"
+        "document.adoptedStyleSheets.push(sheet);"
+        "document.createElement('canvas').getContext('2d').fillText('x', 0, 9);"
+        "document.adoptedStyleSheets.pop() })",
     ),
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }

@@ -23,7 +23,7 @@ from tests.render.changed_pages import FRAMES, Act, bundle_of, changes, first_di
 from tests.tiers import examples
 
 IS_QUICK = examples(100) < 100
-PAGES, CHANGES = (3, 1) if IS_QUICK else (45, 3)  # changes that may be seen; beside them one that is not
+PAGES, CHANGES = (3, 1) if IS_QUICK else (36, 3)  # changes that may be seen; beside them one that is not
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ const kodaWitness = (() => {
   const faces = () => { for (const { status } of document.fonts ?? []) put(status === "loaded" ? 1 : 0); };
   let restyled = false; // whether sheets came or went since the document was noted: one may be there for a text alone
   const sheets = () => {
+    if (adoptedOf(document).length) tell("an adopted style sheet");
     changes();
     if (!restyled) return;
     for (const sheet of document.styleSheets) {
