@@ -18,7 +18,9 @@ the new one, there is no digest, and the unit is captured. Those are text, and c
 canvas in the document, canvases that are drawn elsewhere, film, animations and transitions of the browser's, shadow
 roots (closed ones in a page's text too, which no script can see), frames in the page, workers, WebGPU, pixels that are
 read back, rules that a script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not
-listed, and changes of the page between a frame's end and its picture. Files of style are compared as they are: where
+listed, changes of the page between a frame's end and its picture, and what is true still when nobody sees it any more:
+bases of addresses, policies, titles of sheets, what was written in a document without a doctype, and sizes and places
+that a browser remembers. Files of style are compared as they are: where
 one differs, no unit is taken over. So an error can only be one of these lists', and the lists are of what may be, not
 of what may not, wherever there is a choice.
 

@@ -79,7 +79,7 @@ _TYPES = {
 # a picture's beginning, and what is in it where it moves; the last is any of them inside a text
 _MOVING = ((b"GIF8", b"NETSCAPE2.0"), (b"\x89PNG", b"acTL"), (b"RIFF", b"ANIM"), (b"\0\0\0", b"ftypavis"))
 _MOVING_TEXT = re.compile(rb"data:image/(?:gif|apng|webp|avif)")
-_MOVING_DRAWING = re.compile(rb"<(?:\w+:)?(?:animate|set)|@keyframes")
+_MOVING_DRAWING = re.compile(rb"<(?:\w+:)?(?:animate|set)|@keyframes|@starting-style")
 _TEXTS = frozenset({".html", ".css", ".js", ".mjs", ".json", ".svg"})
 _HEAD_BYTES = 4096
 
@@ -137,13 +137,15 @@ class Bundle:
     @cached_property
     def sandboxes(self) -> bool:
         """Whether a text among the files speaks of sandboxed frames, whose scripts may be off."""
-        return any(Path(path).suffix.lower() in _TEXTS and b"sandbox" in data for path, data in self.files.items())
+        return any(
+            Path(path).suffix.lower() in _TEXTS and b"sandbox" in _letters(data) for path, data in self.files.items()
+        )
 
     @cached_property
     def shadows(self) -> bool:
         """Whether a page among the files may have a shadow root in its text; no script sees one that is closed."""
         pages = (data for path, data in self.files.items() if Path(path).suffix.lower() in (".html", ".htm"))
-        return any(b"shadowrootmode" in data.lower() for data in pages)
+        return any(b"shadowrootmode" in _letters(data).lower() for data in pages)
 
     def pack(self) -> bytes:
         """Return the bundle as a zip whose bytes depend on the files alone."""
@@ -196,17 +198,22 @@ def _reading(data: bytes | IO[bytes]) -> AbstractContextManager[zipfile.ZipFile]
     return open_zip(io.BytesIO(data) if isinstance(data, bytes) else data, most_entries=2 * MAX_FILES)
 
 
+def _letters(data: bytes) -> bytes:
+    """Return a text so that what is of ASCII in it is found, also where each letter has two bytes (UTF-16)."""
+    return data.replace(b"\0", b"") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else data
+
+
 def _moves(path: str, data: bytes) -> bool:
     if Path(path).suffix.lower() in _TEXTS:
-        return _MOVING_TEXT.search(data) is not None
+        return _MOVING_TEXT.search(_letters(data)) is not None
     return any(data.startswith(begin) and mark in data[:_HEAD_BYTES] for begin, mark in _MOVING)
 
 
 def _draws(path: str, data: bytes) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix == ".svg":
-        return _MOVING_DRAWING.search(data) is not None
-    return suffix in _TEXTS and b"data:image/svg" in data
+        return _MOVING_DRAWING.search(_letters(data)) is not None
+    return suffix in _TEXTS and b"data:image/svg" in _letters(data)
 
 
 def _check_path(path: str) -> None:

@@ -272,7 +272,10 @@ MARKUP = (
     "<!doctype html><style>@keyframes k { to { left: 9px } }</style><body><p id=p>Koda</p>BODY"
     "<script src=film.js></script>"
 )
-FILES_BESIDE = {"a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>'}
+FILES_BESIDE = {
+    "a.svg": b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle r="9"/></svg>',
+    "a.css": b"@font-face { font-family: f; src: local('DejaVu Sans') }",
+}
 CONTEXT = "const gl = document.createElement('canvas').getContext('webgl2');"
 SNAPPED = (
     "<div id=d style='overflow: auto; height: 9px'>{}<p style='height: 50px'>x</p>"
@@ -368,6 +371,53 @@ REFUSED = {
         "const span = document.createElement('span'); span.innerHTML = '<iframe></iframe>'; d.append(span);"
         "window[0].CanvasRenderingContext2D; span.firstChild.remove()",
     ),
+    "what addresses began with": (
+        "",
+        "const base = document.createElement('base'); base.href = '/x/'; document.head.append(base);"
+        "p.style.background = 'url(a.svg)'; base.remove()",
+    ),
+    "what a page was forbidden": (
+        "",
+        "const meta = document.createElement('meta'); meta.httpEquiv = 'Content-Security-Policy';"
+        "meta.content = \"style-src 'none'\"; document.head.append(meta); meta.remove();"
+        "p.setAttribute('style', 'color: red')",
+    ),
+    "which of several sheets was meant": ("<style title=other>p { color: red }</style>", ""),
+    "which of several was meant for a moment": (
+        "",
+        "const style = document.createElement('style'); style.title = 'x'; document.head.append(style); style.remove()",
+    ),
+    "what is written where there is no doctype": (
+        "",
+        "p.append(new DOMParser().parseFromString('<i style=\"width: 5\">', 'text/html').body.firstChild)",
+    ),
+    "what moves in what is used": (
+        "<svg style='display: none'><rect id=r width=9 height=9 style='animation: k 1s' /></svg>"
+        "<svg><use href=#r /></svg>",
+        "",
+    ),
+    "what moves there by a rule": (
+        "<style>#r { transition: transform 1s }</style>"
+        "<svg style='display: none'><rect id=r width=9 height=9 /></svg><svg><use href=#r /></svg>",
+        "",
+    ),
+    "what is as large as it was": (
+        "<style>.hidden { content-visibility: hidden; contain-intrinsic-size: auto 9px }</style>",
+        "",
+    ),
+    "what is where it was": ("", "p.style.positionTryFallbacks = 'flip-inline'"),
+    "a text of a canvas that was in the page": (
+        "<canvas id=c></canvas>",
+        "const canvas = c, pen = canvas.getContext('2d'); pen.font = '2em serif'; canvas.remove();"
+        "pen.fillText('x', 0, 9)",
+    ),
+    "letters of an adopted sheet": (
+        "",
+        "__koda.ready = import('./a.css', { with: { type: 'css' } }).then(({ default: sheet }) => {"
+        "document.adoptedStyleSheets.push(sheet);"
+        "document.createElement('canvas').getContext('2d').fillText('x', 0, 9);"
+        "document.adoptedStyleSheets.pop() })",
+    ),
     "a change of its own after the frame": ("", "seen = () => new ResizeObserver(() => { p.title += 'x' }).observe(p)"),
 }
 OFTEN = {
@@ -424,12 +474,26 @@ DRAWN = (
     "__koda.ready = image.decode(); seen = () =>"
     " gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, image)"
 )
+SHADED = (
+    DRAWN.replace("seen = () =>", "document.body.append(image); const upload = () =>")
+    + "; const on = () => document.body.setAttribute('style', 'color-scheme: dark'),"
+    " off = () => document.body.removeAttribute('style'); seen = () => {{ {} }}"
+)
+LETTERS = (
+    "const style = document.createElement('style'), pen = document.createElement('canvas').getContext('2d');"
+    "style.textContent = \"@font-face { font-family: f; src: local('FAMILY') }\"; pen.font = '9px f';"
+    "document.head.append(style); pen.fillText('x', 0, 9); style.remove()"
+)
 FOLLOWED = {
     "a text": "p.textContent = 'Ray'",
     "a 2D canvas in the page": f"{FLAT} pen.fillStyle = '#f00'; pen.fillRect(0, 0, 9, 9)",
     "its other colour": f"{FLAT} pen.fillStyle = 'rgb(0 255 0 / 50%)'; pen.fillRect(0, 0, 9, 9)",
     "its gradient": f"{FLAT} pen.fillStyle = pen.createLinearGradient(0, 0, 9, 9); pen.fillRect(0, 0, 9, 9)",
     "a drawing in the page": "p.innerHTML = '<svg><rect width=9 height=9 /></svg>'",
+    "a text of a canvas in a font of a moment": LETTERS.replace("FAMILY", "DejaVu Sans"),
+    "in another font of a moment": LETTERS.replace("FAMILY", "DejaVu Serif"),
+    "a drawing that was dark": SHADED.format("on(); off(); upload()"),
+    "a drawing that is dark for a moment": SHADED.format("on(); upload(); off()"),
     "a text of a canvas": "document.createElement('canvas').getContext('2d').fillText('x', 0, 0)",
     "a style": "p.style.color = '#f00'",
     "a style that looks the same": "p.style.top = '1000.1234px'; p.style.top = '1000.1233px'",

@@ -71,3 +71,13 @@ def test_scripts_are_served_as_scripts_on_every_machine() -> None:
     assert Bundle.content_type("assets/a.js").startswith("text/javascript")
     assert Bundle.content_type("a.woff2") == "font/woff2"
     assert Bundle.content_type("what.is-this") == "application/octet-stream"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_what_is_said_of_pages_and_drawings_is_so_in_every_encoding(encoding: str) -> None:
+    page = "<!doctype html><div><template shadowrootMode=closed>x</template></div>".encode(encoding)
+    assert Bundle({"index.html": page}).shadows and not Bundle({"index.html": b"<p>"}).shadows
+    for inside in ("<animate dur='1s' />", "<style>@keyframes k {}</style>", "<style>@starting-style {}</style>"):
+        assert Bundle({"a.svg": f"<svg>{inside}</svg>".encode(encoding)}).draws
+    assert not Bundle({"a.svg": "<svg><rect /></svg>".encode(encoding)}).draws
+    assert Bundle({"a.css": "p { background: url(data:image/gif;base64,R0) }".encode(encoding)}).moves

@@ -77,6 +77,16 @@ const kodaWitness = (() => {
     return id;
   };
   const faces = () => { for (const { status } of document.fonts ?? []) put(status === "loaded" ? 1 : 0); };
+  let restyled = false; // whether sheets came or went since the document was noted: one may be there for a text alone
+  const sheets = () => {
+    if (adoptedOf(document).length) tell("an adopted style sheet");
+    changes();
+    if (!restyled) return;
+    for (const sheet of document.styleSheets) {
+      const { disabled, href, ownerNode } = sheet;
+      put(disabled ? 1 : 0); text(mediaTextOf(mediaOf(sheet))); text(href ?? ownerNode?.textContent ?? "");
+    }
+  };
   let noted = 0;
   const isTooMuch = (length) => {
     noted += length;
@@ -107,10 +117,11 @@ const kodaWitness = (() => {
     text(currentSrc);
     put(complete ? 1 : 0); put(naturalWidth); put(naturalHeight);
   };
-  const drawnImage = (node) => { // a drawing is drawn as large as its element, and a photo turned as that's style says
+  const drawnImage = (node) => { // a drawing is as large as its element and as dark, and a photo turned, as that's style says
     image(node);
     put(node.width); put(node.height);
-    text(getComputedStyle(node).imageOrientation ?? ""); text(apply(getAttribute, node, ["style"]) ?? "");
+    const { imageOrientation, colorScheme } = getComputedStyle(node);
+    text(imageOrientation ?? ""); text(colorScheme ?? ""); text(apply(getAttribute, node, ["style"]) ?? "");
   };
   const value = (given) => {
     switch (typeof given) {
@@ -138,7 +149,7 @@ const kodaWitness = (() => {
     else if (isArray(given)) { put(5); put(given.length); for (let i = 0; i < given.length; i++) value(given[i]); }
     else if (given instanceof HTMLImageElement) drawnImage(given);
     else if (given instanceof ImageData) { put(8); put(given.width); value(given.data); text(given.colorSpace); }
-    else if (!(given instanceof HTMLCanvasElement) && ids.has(given)) { put(6); put(ids.get(given)); }
+    else if (!(given instanceof Node) && ids.has(given)) { put(6); put(ids.get(given)); }
     else tell(`a picture made of a ${Object.prototype.toString.call(given).slice(8, -1)}`);
   };
 
@@ -179,7 +190,7 @@ const kodaWitness = (() => {
         put(14); put(number); put(same(owner(this))); put(given.length);
         for (let i = 0; i < given.length; i++) value(given[i]);
         if (skips) return undefined;
-        if (isText) faces();
+        if (isText) { sheets(); faces(); }
         if (isHeeded) heed(this, name);
         const made = apply(run, this, given);
         if (typeof made === "object" && made !== null && !isArray(made)) put(same(made));
@@ -206,9 +217,13 @@ const kodaWitness = (() => {
   // In the document a 2D canvas's own style is what text is written with, and what some colours and filters mean.
   const PLAIN = /^(#[0-9a-f]{3,8}|(rgb|hsl)a?\([\d\s.,%/-]*\)|white|black|transparent|none)$/i;
   const STYLED = ["fillStyle", "strokeStyle", "shadowColor", "filter", "fillText", "strokeText"];
-  follow(CanvasRenderingContext2D.prototype, itself, STYLED, ({ canvas }, name, given) => {
+  const LETTERS = ["font", "fontKerning", "fontStretch", "fontVariantCaps", "letterSpacing", "wordSpacing", "textRendering", "direction", "lang"];
+  const lettered = new WeakSet(); // canvases whose letters are as their style was when that was said
+  follow(CanvasRenderingContext2D.prototype, itself, [...STYLED, ...LETTERS], ({ canvas }, name, given) => {
     if (name === "filter" && String(given).includes("url(")) tell("a filter of the document's");
+    if (WRITING.test(name) && lettered.has(canvas)) tell(`a canvas's ${name} by its style`);
     if (!canvas.isConnected || (typeof given === "object" && given !== null)) return;
+    if (LETTERS.includes(name)) { lettered.add(canvas); return; }
     if (given === undefined || !PLAIN.test(String(given).trim())) tell(`a canvas's ${name} by its style`);
   });
   follow(CanvasGradient.prototype);
@@ -360,6 +375,7 @@ const kodaWitness = (() => {
     CSSStyleSheet: ["insertRule", "deleteRule", "addRule", "removeRule", "replace", "replaceSync", "cssRules", "rules"],
     StyleSheet: ["disabled=", "media"], MediaList: ["mediaText=", "appendMedium", "deleteMedium"],
     CSSRule: ["cssText="], CSSStyleRule: ["style", "styleMap", "selectorText="], CSSGroupingRule: ["insertRule", "deleteRule"],
+    XMLHttpRequest: ["responseXML"],
     HTMLLinkElement: ["disabled="], HTMLStyleElement: ["disabled="],
     FontFaceSet: ["add", "delete", "clear"], FontFace: [
       "load", "family=", "style=", "weight=", "stretch=", "unicodeRange=", "variant=", "featureSettings=", "variationSettings=", "display=",
@@ -395,8 +411,17 @@ const kodaWitness = (() => {
   addEventListener("hashchange", () => tell("a place in the page"), true);
   for (const owner of [Element, Document, DocumentFragment, ShadowRoot, Node, Range, HTMLTemplateElement]) { // shadow roots may come of it
     for (const one of [owner, owner.prototype]) {
-      for (const name of Object.getOwnPropertyNames(one)) if (name.endsWith("Unsafe")) refuse(one, name, `${owner.name}.${name}`);
+      for (const name of Object.getOwnPropertyNames(one)) if (/Unsafe$|^parseHTML$/.test(name)) refuse(one, name, `${owner.name}.${name}`);
     }
+  }
+  // What is written in a document without a doctype is read otherwise, and stays so where it is brought here.
+  for (const [owner, name] of [[DOMParser.prototype, "parseFromString"], [DOMImplementation.prototype, "createHTMLDocument"]]) {
+    const run = owner[name];
+    owner[name] = { [name](...given) {
+      const made = apply(run, this, given);
+      if (made.compatMode !== "CSS1Compat") tell("a document without a doctype");
+      return made;
+    } }[name];
   }
   for (const name of ["Worker", "FontFace", "CSSStyleSheet", "Animation", "VideoFrame", "ImageBitmapRenderingContext", "VideoDecoder", "ImageDecoder", "Highlight"]) {
     if (!window[name]) continue;
@@ -406,7 +431,7 @@ const kodaWitness = (() => {
 
   // ---- the document ----------------------------------------------------------------------------------------------
   const HTML = new Set((
-    "html head body title meta base link style script noscript div span p a b i u s em strong small big sub sup br wbr hr h1 h2 h3 h4 h5 h6 " +
+    "html head body title meta link style script noscript div span p a b i u s em strong small big sub sup br wbr hr h1 h2 h3 h4 h5 h6 " +
     "main section article header footer nav aside address figure figcaption blockquote q cite code pre kbd samp var mark abbr time data del ins " +
     "ul ol li dl dt dd table caption thead tbody tfoot tr th td colgroup col ruby rt rp bdi bdo center font img canvas"
   ).split(" "));
@@ -418,29 +443,44 @@ const kodaWitness = (() => {
   ).split(" "));
   const XHTML = "http://www.w3.org/1999/xhtml", DRAWINGS = "http://www.w3.org/2000/svg";
   const REFUSED_ATTRIBUTES = /^(contenteditable|popover|autofocus|shadowrootmode|is|srcset|loading)$/i;
-  const looked = new WeakMap(); // sheet -> whether its rules see what a script is called, and whether they scroll
+  const looked = new WeakMap(); // sheet -> whether its rules see what a script is called, whether they scroll, and more
   const SEES = /\[[^\]]*\b(src|href)\b|attr\(|@import/i, SNAPS = /scroll-(snap-type|initial|start)|@import/i;
+  const MOVES = /animation|transition|@import/i; // what a <use> shows moves by itself where nobody sees it
+  const RECALLS = /contain-intrinsic|position-try|@import/i; // what is as large, or where, as it was when it was seen last
   const rulesIn = (sheet) => {
     if (!looked.has(sheet)) {
       let rules = "";
       try { for (const rule of rulesOf(sheet)) rules += rule.cssText; } catch { rules = "@import"; }
-      looked.set(sheet, { see: SEES.test(rules), snap: SNAPS.test(rules) });
+      looked.set(sheet, { see: SEES.test(rules), snap: SNAPS.test(rules), move: MOVES.test(rules), recall: RECALLS.test(rules) });
     }
     return looked.get(sheet);
   };
   addEventListener("scroll", () => tell("something is scrolled"), true); // as it is told in the next frame
   // What a page has from the window of a frame in it is not followed, also where that frame is gone.
   const FRAMES = "iframe, frame, object, embed, fencedframe", { matches, querySelector } = Element.prototype;
-  const isFramed = (node) => node.nodeType === 1 && (apply(matches, node, [FRAMES]) || (node.firstElementChild && apply(querySelector, node, [FRAMES])));
+  // What is true of all that comes later, or of what was written meanwhile, also where it is gone: what addresses begin
+  // with, what a page may load, which of several sheets is meant.
+  const LASTING = "base, meta[http-equiv]:not([http-equiv=x-ua-compatible i], [http-equiv=content-type i]), style[title], link[title]";
+  const LASTS = /^(http-equiv|title)$/, SHEETS = "style, link";
+  const has = (node, what) => node.nodeType === 1 && (apply(matches, node, [what]) || (node.firstElementChild && apply(querySelector, node, [what])));
   const count = (records) => {
     churn += records.length;
-    for (const { type, addedNodes, removedNodes } of records) {
+    for (const { type, target, attributeName, addedNodes, removedNodes } of records) {
+      const isSheet = /^(style|link)$/.test(target.localName ?? target.parentNode?.localName);
+      restyled ||= isSheet;
+      if (type === "attributes" && (isSheet || target.localName === "meta") && LASTS.test(attributeName)) tell("what outlasts itself");
       if (type !== "childList") continue;
-      for (const nodes of [addedNodes, removedNodes]) for (const node of nodes) if (isFramed(node)) tell("a frame in the page");
+      for (const nodes of [addedNodes, removedNodes]) {
+        for (const node of nodes) {
+          if (has(node, FRAMES)) tell("a frame in the page");
+          if (has(node, LASTING)) tell("what outlasts itself");
+          restyled ||= Boolean(has(node, SHEETS));
+        }
+      }
     }
   };
   const churned = new MutationObserver(count);
-  let churn = 0, nodes = 0, open = false, snaps = false;
+  let churn = 0, nodes = 0, open = false, snaps = false, moves = false, uses = false;
   churned.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
   const changes = () => { count(churned.takeRecords()); return churn; };
   const element = (node) => {
@@ -454,13 +494,18 @@ const kodaWitness = (() => {
       if (name === hidden) continue; // it differs by a file's name, and what is in the file is what it does
       if (REFUSED_ATTRIBUTES.test(name)) tell(`an attribute ${name}`);
       if (said.includes("blob:")) tell("a picture that is no file of the bundle");
-      if (name === "style" && said.includes("scroll-") && SNAPS.test(said)) tell("a style that scrolls");
+      if (name === "style") {
+        if (said.includes("scroll-") && SNAPS.test(said)) tell("a style that scrolls");
+        if (RECALLS.test(said)) tell("a style that recalls what was");
+        moves ||= MOVES.test(said);
+      }
       text(name); text(space ?? ""); text(said); // xlink:href is a name like others where a script sets it without its space
     }
     const style = written.get(node);
     put(18);
     if (style) for (let i = 0; i < 4; i++) put(style[i]);
     if (localName === "img") image(node);
+    if (localName === "use") uses = true;
     if (localName === "canvas" && contexts.get(node) === "") tell("a canvas that is neither WebGL's nor flat");
     if (localName === "link") put(node.sheet ? 1 : 0);
     if (snaps && node.firstChild && (topOf(node) || leftOf(node))) tell("something is scrolled");
@@ -480,20 +525,25 @@ const kodaWitness = (() => {
   const look = () => {
     if (why) return;
     nodes = 0;
+    restyled = uses = false;
     const { activeElement } = document, selected = getSelection();
     if (getAnimations.call(document).length) tell("an animation");
     if (adoptedOf(document).length) tell("an adopted style sheet");
     if (activeElement && activeElement !== document.body) tell("something has the focus");
     if (selected && selected.rangeCount && !selected.isCollapsed) tell("something is selected");
+    if (document.compatMode !== "CSS1Compat") tell("a page without a doctype");
     if (scrollX || scrollY || location.hash || document.designMode !== "off") tell("the page is scrolled, or edited");
     if (document.pictureInPictureElement || document.fullscreenElement) tell("a whole screen");
     const rules = [...document.styleSheets].map(rulesIn);
     open = rules.some(({ see }) => see);
     snaps = rules.some(({ snap }) => snap);
+    moves = rules.some(({ move }) => move);
+    if (rules.some(({ recall }) => recall)) tell("a style that recalls what was");
     text(document.compatMode); text(location.href); text(document.baseURI);
     for (const sheet of document.styleSheets) { put(sheet.disabled ? 1 : 0); text(mediaTextOf(mediaOf(sheet))); }
     faces();
     walk(document);
+    if (uses && moves) tell("what may move in a <use>");
   };
 
   // ---- frames ----------------------------------------------------------------------------------------------------
