@@ -20,9 +20,8 @@ roots (closed ones in a page's text too, which no script can see), frames in the
 read back, rules that a script writes, scrolling, focus, pictures that are no file of the bundle, elements that are not
 listed, changes of the page between a frame's end and its picture, and what is true still when nobody sees it any more:
 bases of addresses, policies, titles of sheets, what was written in a document without a doctype, and sizes and places
-that a browser remembers. Files of style are compared as they are: where
-one differs, no unit is taken over. So an error can only be one of these lists', and the lists are of what may be, not
-of what may not, wherever there is a choice.
+that a browser remembers. Files of style are compared as they are: where one differs, no unit is taken over. So an error
+can only be one of these lists', and the lists are of what may be, not of what may not, wherever there is a choice.
 
 So that an error of these lists is found where it happens, one frame of each run that is to be taken over, by the run's
 key, is drawn all the same, on a page of its own: where its picture is not the stored one, the run is captured, and so

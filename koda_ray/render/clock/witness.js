@@ -461,7 +461,7 @@ const kodaWitness = (() => {
   // What is true of all that comes later, or of what was written meanwhile, also where it is gone: what addresses begin
   // with, what a page may load, which of several sheets is meant.
   const LASTING = "base, meta[http-equiv]:not([http-equiv=x-ua-compatible i], [http-equiv=content-type i]), style[title], link[title]";
-  const LASTS = /^(http-equiv|title)$/, SHEETS = "style, link";
+  const LASTS = /^(http-equiv|title)$/, SHEETS = "style, link", NOTABLE = [FRAMES, LASTING, SHEETS].join();
   const has = (node, what) => node.nodeType === 1 && (apply(matches, node, [what]) || (node.firstElementChild && apply(querySelector, node, [what])));
   const count = (records) => {
     churn += records.length;
@@ -472,6 +472,7 @@ const kodaWitness = (() => {
       if (type !== "childList") continue;
       for (const nodes of [addedNodes, removedNodes]) {
         for (const node of nodes) {
+          if (!has(node, NOTABLE)) continue;
           if (has(node, FRAMES)) tell("a frame in the page");
           if (has(node, LASTING)) tell("what outlasts itself");
           restyled ||= Boolean(has(node, SHEETS));
