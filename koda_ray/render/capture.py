@@ -80,7 +80,7 @@ async def capture_units(
         browser: A running browser; a page of it is opened and closed.
         bundle: The bundle that the task names.
         hear: Hears how many frames are captured, and of each stored unit, in order.
-        stills: Units of one picture that were encoded before on this machine.
+        stills: Units of one picture that were encoded for this user before.
 
     Raises:
         PageError: The page threw, or looped for ever.
@@ -291,7 +291,6 @@ class _Capture:
             spec,
             unit.frame_count,
             path,
-            user_id=self._task.user_id,
             image=self._image,
             encoder=self._browser.graphics.encoder,
             cells=cells_of(spec, unit),

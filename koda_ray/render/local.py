@@ -71,7 +71,7 @@ class LocalExecutor:
         self._gate = asyncio.Semaphore(self._workers)
         self._idle: list[Browser] = []
         self._bundles: dict[tuple[str, str], Bundle] = {}
-        self._stills = StillUnits()
+        self._stills = "", StillUnits()
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -99,7 +99,7 @@ class LocalExecutor:
                         await hear(PageTried(task.units[0].index, 0, report))
                     if report.problems:
                         return
-                await capture_units(task, browser, bundle, hear=hear, stills=self._stills)
+                await capture_units(task, browser, bundle, hear=hear, stills=self._stills_of(task.user_id))
 
         await own(work(), self._running)
 
@@ -168,6 +168,12 @@ class LocalExecutor:
                     await browser.close()
                 else:
                     self._idle.append(browser)
+
+    def _stills_of(self, user_id: str) -> StillUnits:
+        """Return what is remembered of a user's units; of another's nothing is then."""
+        if self._stills[0] != user_id:
+            self._stills = user_id, StillUnits()
+        return self._stills[1]
 
     async def _idle_for(self, user_id: str | None, helpers: int) -> Browser | None:
         """Return a browser that is warm, if there is one; never one that began with what is another user's."""

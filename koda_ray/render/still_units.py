@@ -22,9 +22,6 @@ from koda_ray.render.spec import RenderSpec
 
 __all__ = ["StillUnits"]
 
-_KEPT = 2
-"""How many are remembered, each with its picture: 3 MB of a 1080p video."""
-
 
 @dataclass(frozen=True)
 class _Still:
@@ -36,9 +33,14 @@ class _Still:
 
 
 class StillUnits:
-    """Remembers the last units of one picture."""
+    """Remembers the last units of one picture, of one user: nobody learns by how long it takes what another's show.
 
-    def __init__(self) -> None:
+    Args:
+        most: How many, each with its picture: 3 MB of a 1080p video.
+    """
+
+    def __init__(self, most: int = 2) -> None:
+        self._most = most
         self._known: OrderedDict[Hashable, _Still] = OrderedDict()
 
     def encoder(
@@ -47,7 +49,6 @@ class StillUnits:
         frames: int,
         target: Path,
         *,
-        user_id: str,
         image: ImageKind,
         encoder: H264Encoder,
         cells: Sequence[int],
@@ -58,7 +59,6 @@ class StillUnits:
             spec: As `unit_encoder`.
             frames: As `unit_encoder`.
             target: As `unit_encoder`.
-            user_id: Whose it is: nobody learns by how long it takes what another's pages show.
             image: As `unit_encoder`.
             encoder: As `unit_encoder`.
             cells: As `unit_encoder`.
@@ -70,12 +70,12 @@ class StillUnits:
         if FORMATS[spec.format].pictures:
             return begin()
         how = sorted(unit_options(spec, frames, image=image, encoder=encoder).items(), key=lambda option: option[0])
-        kind = (user_id, spec.picture, image, repr(how))
+        kind = (spec.picture, image, repr(how))
 
         def keep(still: _Still) -> None:
             self._known[kind] = still
             self._known.move_to_end(kind)
-            while len(self._known) > _KEPT:
+            while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
         known = self._known.get(kind)
