@@ -79,7 +79,7 @@ def test_what_a_person_says_of_waiting_stands(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("said", "holds"), [("", "1min"), ("-c idle_in_transaction_session_timeout=5min", "5min")])
+@pytest.mark.parametrize(("said", "holds"), [("", "15s"), ("-c idle_in_transaction_session_timeout=5min", "5min")])
 async def test_a_server_notices_clients_that_are_gone_as_it_was_told(postgres_url: str, said: str, holds: str) -> None:
     store = SqlStore(postgres_url if not said else with_options(postgres_url, said))
     await store.open()
