@@ -39,24 +39,34 @@ def tree_cpu_s() -> float:
 
 def tree_cpu_by_kind() -> dict[ProcessKind, float]:
     """Return seconds of processor time of this process and everything under it so far, by kind of process."""
+    while True:
+        try:
+            return _tree_cpu_by_kind()
+        except psutil.NoSuchProcess:  # its parent, who has been asked already, has its time by now
+            continue
+
+
+def _tree_cpu_by_kind() -> dict[ProcessKind, float]:
     total: dict[ProcessKind, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            kind = "python" if process == me else _kind(process)
-            times = process.cpu_times()
-            total[kind] += times.user + times.system
-            total[_UNDER.get(kind, kind)] += times.children_user + times.children_system
+        kind = "python" if process == me else _kind(process)
+        times = process.cpu_times()
+        total[kind] += times.user + times.system
+        total[_UNDER.get(kind, kind)] += times.children_user + times.children_system
     return dict(total)
 
 
 def _kind(process: psutil.Process) -> ProcessKind:
     try:
-        return kind_of(process.name(), process.cmdline())
-    except psutil.ZombieProcess:  # it has ended, and nobody has waited for it yet
-        parent = process.parent()
-        kind = "other" if parent is None else _kind(parent)
-        return _UNDER.get(kind, kind)
+        line = process.cmdline()
+    except psutil.ZombieProcess:
+        line = []
+    if line:
+        return kind_of(process.name(), line)
+    parent = process.parent()  # it ends, or has ended and nobody has waited for it yet
+    kind = "other" if parent is None else _kind(parent)
+    return _UNDER.get(kind, kind)
 
 
 def kind_of(name: str, line: Sequence[str]) -> ProcessKind:
