@@ -525,6 +525,7 @@ FOLLOWED = {
     "a drawing": DRAWN,
     "a larger one": DRAWN.replace("8, 8", "64, 64"),
     "one that is turned": DRAWN.replace("(8, 8);", "(8, 8); image.style.imageOrientation = 'none';"),
+    "a style of another space": "p.setAttributeNS('urn:x', 'style', 'top: 1000.1234px')",
     "a link": "p.setAttribute('xlink:href', '#p')",
     "a link of its space": "p.setAttributeNS('http://www.w3.org/1999/xlink', 'xlink:href', '#p')",
     "a size": "document.createElement('canvas').getContext('webgl2').canvas.width = 7",

@@ -10,8 +10,8 @@ from typing import Literal
 __all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
 _PAGE = (
-    *("world.js", "witness.js", "core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js", "films.js"),
-    *("pictures.js", "scroll.js", "stops.js", "page.js"),
+    *("world.js", "digest.js", "witness.js", "core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js"),
+    *("films.js", "pictures.js", "scroll.js", "stops.js", "page.js"),
 )
 _WORKER = ("core.js", "canvas.js", "offscreen.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it

@@ -1,8 +1,9 @@
 // What a page's frames are drawn from, as one running digest: equal digests are equal pictures.
 //
 // Noted are all calls that change a WebGL context, with all they are given, and the document after each frame: its nodes,
-// which of them are the same as before, their attributes, and each value that a script wrote into an inline style (what
-// styles give back is rounded). What a picture may depend on beside that is not followed but told: then there is no digest.
+// which of them are the same as before, the attributes of those that came or changed, and each value that a script wrote
+// into an inline style (what styles give back is rounded). What a picture may depend on beside that is not followed but
+// told: then there is no digest.
 //
 // Nothing of it is trusted to a later look: between what is noted and what is painted nothing may change. Where pages are
 // only looked at ("dry") whatever WebGL draws is noted and left undone, which no script can tell that reads nothing back.
@@ -10,11 +11,11 @@ const kodaWitness = (() => {
   const none = { arm() {}, next() {}, shown() {}, begin() {}, said: () => null, ours: (run) => run() };
   if (!__WITNESS__ || kodaAlone || window !== parent) return none;
   const DRY = __DRY__;
-  const MAX_NODES = 5000, SIZE = 16384;
+  const MAX_NODES = 5000;
   const MAX_BYTES = 32 << 20, MAX_ALL_BYTES = 512 << 20; // of one call, and of a page: about half a second
-  const { imul } = Math, { isView } = ArrayBuffer, { isArray } = Array;
+  const { isView } = ArrayBuffer, { isArray } = Array;
   const { apply, ownKeys } = Reflect, of = Object.getOwnPropertyDescriptor;
-  const { getAnimations } = Document.prototype, { getAttribute } = Element.prototype;
+  const { getAnimations } = Document.prototype, { getAttribute, getAttributeNames } = Element.prototype;
   const getter = (owner, name) => {
     const { get } = of(owner, name);
     return (thing) => apply(get, thing, []);
@@ -26,46 +27,13 @@ const kodaWitness = (() => {
   let on = false, why = "", isOurs = false;
   const tell = (what) => { if (on && !why && !isOurs) why = what; };
 
-  // ---- the digest: MurmurHash3, 128 bits, over words -------------------------------------------------------------
-  const words = new Uint32Array(SIZE), state = new Uint32Array(4);
-  let at = 0, blocks = 0;
-  const left = (x, by) => (x << by) | (x >>> (32 - by));
-  const mix = (into, given, end) => {
-    let [a, b, c, d] = into;
-    for (let i = 0; i < end; i += 4) {
-      a ^= imul(left(imul(given[i], 0x239b961b), 15), 0xab0e9789);
-      a = (imul(left(a, 19) + b, 5) + 0x561ccd1b) | 0;
-      b ^= imul(left(imul(given[i + 1], 0xab0e9789), 16), 0x38b34ae5);
-      b = (imul(left(b, 17) + c, 5) + 0x0bcaa747) | 0;
-      c ^= imul(left(imul(given[i + 2], 0x38b34ae5), 17), 0xa1e38b93);
-      c = (imul(left(c, 15) + d, 5) + 0x96cd1c35) | 0;
-      d ^= imul(left(imul(given[i + 3], 0xa1e38b93), 18), 0x239b961b);
-      d = (imul(left(d, 13) + a, 5) + 0x32ac3b17) | 0;
-    }
-    into[0] = a; into[1] = b; into[2] = c; into[3] = d;
+  let noted = 0;
+  const isTooMuch = (length) => {
+    noted += length;
+    if (length > MAX_BYTES || noted > MAX_ALL_BYTES) tell("too much data");
+    return Boolean(why);
   };
-  const full = () => { mix(state, words, SIZE); at = 0; blocks += 1; };
-  const put = (word) => { words[at++] = word; if (at === SIZE) full(); };
-  const stir = (x) => {
-    x = imul(x ^ (x >>> 16), 0x85ebca6b);
-    x = imul(x ^ (x >>> 13), 0xc2b2ae35);
-    return x ^ (x >>> 16);
-  };
-  const digest = () => {
-    const end = new Uint32Array(4), rest = new Uint32Array((at + 3) & ~3);
-    end.set(state);
-    rest.set(words.subarray(0, at));
-    mix(end, rest, rest.length);
-    mix(end, new Uint32Array([at, blocks, 0, 0]), 4);
-    for (let round = 0; round < 2; round++) {
-      for (let i = 1; i < 4; i++) end[0] += end[i];
-      for (let i = 1; i < 4; i++) end[i] += end[0];
-      for (let i = 0; i < 4; i++) end[i] = stir(end[i]);
-    }
-    let text = "";
-    for (let i = 0; i < 4; i++) text += (end[i] + 0x100000000).toString(16).slice(1);
-    return text;
-  };
+  const { put, text, term, bytes, chain, digest } = kodaDigest(isTooMuch);
 
   // ---- values ----------------------------------------------------------------------------------------------------
   const double = new Float64Array(1), halves = new Uint32Array(double.buffer);
@@ -86,30 +54,6 @@ const kodaWitness = (() => {
       const { disabled, href, ownerNode } = sheet;
       put(disabled ? 1 : 0); text(mediaTextOf(mediaOf(sheet))); text(href ?? ownerNode?.textContent ?? "");
     }
-  };
-  let noted = 0;
-  const isTooMuch = (length) => {
-    noted += length;
-    if (length > MAX_BYTES || noted > MAX_ALL_BYTES) tell("too much data");
-    return Boolean(why);
-  };
-  const text = (value) => {
-    if (isTooMuch(4 * value.length)) return;
-    put(3); put(value.length);
-    for (let i = 0; i < value.length; i++) put(value.charCodeAt(i));
-  };
-  const bytes = (buffer, start, length) => {
-    if (isTooMuch(length)) return;
-    put(length);
-    if (start & 3) { buffer = buffer.slice(start, start + length); start = 0; }
-    const whole = new Uint32Array(buffer, start, length >> 2);
-    for (let i = 0; i < whole.length;) {
-      const some = whole.subarray(i, i + SIZE - at);
-      words.set(some, at);
-      i += some.length;
-      if ((at += some.length) === SIZE) full();
-    }
-    for (const byte of new Uint8Array(buffer, start + (length & ~3), length & 3)) put(byte);
   };
   const image = ({ currentSrc, complete, naturalWidth, naturalHeight }) => {
     put(7);
@@ -234,6 +178,7 @@ const kodaWitness = (() => {
     const context = apply(getContext, this, given);
     if (context === null || contexts.has(this)) return context;
     const isDeep = context instanceof WebGLRenderingContext || context instanceof WebGL2RenderingContext;
+    calls += 1;
     contexts.set(this, isDeep ? DEEP : context instanceof CanvasRenderingContext2D ? FLAT : "");
     put(15); put(same(this)); put(same(context)); put(this.width); put(this.height);
     text(String(given[0])); text(JSON.stringify(context.getContextAttributes?.() ?? null));
@@ -247,18 +192,25 @@ const kodaWitness = (() => {
     } });
   }
   // ---- inline styles ---------------------------------------------------------------------------------------------
+  const clean = new WeakSet(), dirty = new Set(), fresh = new Set(); // nodes that were noted; that changed; that came, or went
+  const rewritten = new Set(); // elements of whose style a script wrote a property that nothing else hangs on
+  const HEEDED = /scroll|snap|contain|position|anima|transi|css|^all$/i;
   // A style says 1000.12px where 1000.1234px is drawn: so it is what was written that counts, all of it in its order, and
   // what the attribute said before, which is as it was written until a script writes into the style.
   const real = new WeakMap(), shown = new WeakMap(), written = new WeakMap(); // written: element -> its digest so far
-  const note = (element, ...what) => {
+  const note = (element, property, ...what) => {
     calls += 1;
     if (why) return;
+    (property && !HEEDED.test(property) ? rewritten : dirty).add(element);
     let before = written.get(element);
-    if (!before) written.set(element, before = new Uint32Array(4));
-    const line = [apply(getAttribute, element, ["style"]), ...what].map((one) => `${String(one).length}:${String(one)}`).join(), given = new Uint32Array((line.length + 4) & ~3);
-    for (let i = 0; i < line.length; i++) given[i] = line.charCodeAt(i) + 1;
+    if (!before) {
+      written.set(element, before = new Uint32Array(4));
+      what.unshift(apply(getAttribute, element, ["style"]));
+    }
+    let line = "";
+    for (const one of what) { const said = String(one); line += `${said.length}:${said},`; }
     if (line.includes("blob:")) tell("a picture that is no file of the bundle");
-    mix(before, given, given.length);
+    chain(before, line);
   };
   const own = (style) => real.get(style)?.style ?? style;
   const whose = (style) => real.get(style)?.element;
@@ -270,14 +222,14 @@ const kodaWitness = (() => {
       const run = found.value;
       if (name === Symbol.iterator) continue;
       CSSStyleDeclaration.prototype[name] = { [name](...given) {
-        if (CHANGES.includes(name) && whose(this)) note(whose(this), name, ...given);
+        if (CHANGES.includes(name) && whose(this)) note(whose(this), String(given[0]), name, ...given);
         return apply(run, own(this), given);
       } }[name];
     } else if (found.get) {
       Object.defineProperty(CSSStyleDeclaration.prototype, name, {
         ...found,
         get() { return apply(found.get, own(this), []); },
-        ...(found.set && { set(given) { if (whose(this)) note(whose(this), name, given); apply(found.set, own(this), [given]); } }),
+        ...(found.set && { set(given) { if (whose(this)) note(whose(this), name, name, given); apply(found.set, own(this), [given]); } }),
       });
     }
   }
@@ -285,7 +237,7 @@ const kodaWitness = (() => {
     get: (style, name, proxy) => (name in CSSStyleDeclaration.prototype ? Reflect.get(CSSStyleDeclaration.prototype, name, proxy) : style[name]),
     set(style, name, given, proxy) {
       if (name in CSSStyleDeclaration.prototype) return Reflect.set(CSSStyleDeclaration.prototype, name, given, proxy);
-      note(whose(proxy), String(name), given);
+      note(whose(proxy), String(name), String(name), given);
       style[name] = given;
       return true;
     },
@@ -305,7 +257,7 @@ const kodaWitness = (() => {
         }
         return proxy;
       },
-      set(given) { note(this, "style", given); apply(found.set, this, [given]); },
+      set(given) { note(this, "", "style", given); apply(found.set, this, [given]); },
     });
   }
 
@@ -316,7 +268,7 @@ const kodaWitness = (() => {
     if (!isDrawn && !isWritten) return;
     const called = String(name?.name ?? name).toLowerCase();
     if (isDrawn && (called === "width" || called === "height")) tell("a canvas's size as an attribute");
-    if (isWritten && called === "style") note(element, how, name?.value ?? said);
+    if (isWritten && called === "style") note(element, "", how, name?.value ?? said);
   };
   const WRITERS = [ // of whom, whether a space comes before the name, and what writes an attribute there
     [Element, false, "setAttribute", "setAttributeNode", "setAttributeNodeNS", "removeAttribute", "removeAttributeNode", "toggleAttribute"],
@@ -324,11 +276,19 @@ const kodaWitness = (() => {
     [NamedNodeMap, false, "setNamedItem", "setNamedItemNS", "removeNamedItem"], [NamedNodeMap, true, "removeNamedItemNS"],
   ];
   const maps = new WeakMap(); // of attributes -> element
+  let spaced = false; // whether an attribute may have a space, and a name that does not say so
+  const space = (where, name) => { spaced ||= Boolean(where) && !String(name).includes(":"); };
+  const { createAttributeNS } = Document.prototype;
+  Document.prototype.createAttributeNS = function (...given) {
+    space(...given);
+    return apply(createAttributeNS, this, given);
+  };
   for (const [{ prototype }, isSpaced, ...names] of WRITERS) {
     for (const name of names) {
       const run = prototype[name];
       prototype[name] = { [name](...given) {
         attribute(maps.get(this) ?? this, name, given[isSpaced ? 1 : 0], given[isSpaced ? 2 : 1]);
+        if (isSpaced) space(...given);
         return apply(run, this, given);
       } }[name];
     }
@@ -414,6 +374,18 @@ const kodaWitness = (() => {
       for (const name of Object.getOwnPropertyNames(one)) if (/Unsafe$|^parseHTML$/.test(name)) refuse(one, name, `${owner.name}.${name}`);
     }
   }
+  // Attributes of a drawing's elements that are written by what stands for them are no change of the document.
+  let restated = false;
+  const restate = (owner, name) => {
+    const found = of(owner, name), kind = found.set ? "set" : "value", run = found[kind];
+    Object.defineProperty(owner, name, { ...found, [kind]: { [name](...given) {
+      calls += 1;
+      restated = true;
+      return apply(run, this, given);
+    } }[name] });
+  };
+  restate(SVGAnimatedString.prototype, "baseVal");
+  for (const name of ["clear", "initialize", "insertItemBefore", "replaceItem", "removeItem", "appendItem"]) restate(SVGStringList.prototype, name);
   // What is written in a document without a doctype is read otherwise, and stays so where it is brought here.
   for (const [owner, name] of [[DOMParser.prototype, "parseFromString"], [DOMImplementation.prototype, "createHTMLDocument"]]) {
     const run = owner[name];
@@ -462,16 +434,21 @@ const kodaWitness = (() => {
   // with, what a page may load, which of several sheets is meant.
   const LASTING = "base, meta[http-equiv]:not([http-equiv=x-ua-compatible i], [http-equiv=content-type i]), style[title], link[title]";
   const LASTS = /^(http-equiv|title)$/, SHEETS = "style, link", NOTABLE = [FRAMES, LASTING, SHEETS].join();
+  const LOOKED_AT = /^(img|link|script|canvas)$/, BROUGHT = /^(img|link)$/;
+  const movers = new WeakSet(); // elements whose own style moves
+  let brought = []; // what comes without a change of the document
   const has = (node, what) => node.nodeType === 1 && (apply(matches, node, [what]) || (node.firstElementChild && apply(querySelector, node, [what])));
   const count = (records) => {
     churn += records.length;
-    for (const { type, target, attributeName, addedNodes, removedNodes } of records) {
+    for (const { type, target, attributeName, attributeNamespace, addedNodes, removedNodes } of records) {
       const isSheet = /^(style|link)$/.test(target.localName ?? target.parentNode?.localName);
       restyled ||= isSheet;
+      if (!why && type !== "childList" && !(attributeName === "style" && attributeNamespace === null && rewritten.has(target))) dirty.add(target);
       if (type === "attributes" && (isSheet || target.localName === "meta") && LASTS.test(attributeName)) tell("what outlasts itself");
       if (type !== "childList") continue;
       for (const nodes of [addedNodes, removedNodes]) {
         for (const node of nodes) {
+          if (!why) fresh.add(node);
           if (!has(node, NOTABLE)) continue;
           if (has(node, FRAMES)) tell("a frame in the page");
           if (has(node, LASTING)) tell("what outlasts itself");
@@ -482,51 +459,82 @@ const kodaWitness = (() => {
   };
   const churned = new MutationObserver(count);
   let churn = 0, nodes = 0, open = false, snaps = false, moves = false, uses = false;
+  // What a node says is noted where it is new or changed; that it is still there, and where, after each frame.
   churned.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
   const changes = () => { count(churned.takeRecords()); return churn; };
-  const element = (node) => {
-    const { namespaceURI, localName } = node;
-    if (!(namespaceURI === XHTML ? HTML : namespaceURI === DRAWINGS ? SVG : none)?.has?.(localName)) tell(`<${localName.slice(0, 40)}>`);
-    if (node.shadowRoot) tell("a shadow root");
-    put(17); put(same(node)); put(namespaceURI === XHTML ? 1 : 0); text(localName);
-    const named = localName === "script" && node.hasAttribute("src") ? "src" : localName === "link" && /^(modulepreload|preload)$/.test(node.rel) ? "href" : "";
-    const hidden = named && !open && getComputedStyle(node).display === "none" ? named : "";
-    for (const { name, namespaceURI: space, value: said } of attributesOf(node)) {
-      if (name === hidden) continue; // it differs by a file's name, and what is in the file is what it does
-      if (REFUSED_ATTRIBUTES.test(name)) tell(`an attribute ${name}`);
-      if (said.includes("blob:")) tell("a picture that is no file of the bundle");
-      if (name === "style") {
-        if (said.includes("scroll-") && SNAPS.test(said)) tell("a style that scrolls");
-        if (RECALLS.test(said)) tell("a style that recalls what was");
-        moves ||= MOVES.test(said);
-      }
-      text(name); text(space ?? ""); text(said); // xlink:href is a name like others where a script sets it without its space
-    }
+  const scrolls = (node) => { if (snaps && node.firstChild && (topOf(node) || leftOf(node))) tell("something is scrolled"); };
+  const rewrite = (node) => {
     const style = written.get(node);
     put(18);
     if (style) for (let i = 0; i < 4; i++) put(style[i]);
-    if (localName === "img") image(node);
+  };
+  const attributeOf = (node, name, space, said) => { // but not what differs by a file's name, where what is in it is what it does
+    if (said === null) { tell("an attribute whose name is not found"); return; }
+    if (REFUSED_ATTRIBUTES.test(name)) tell(`an attribute ${name}`);
+    if (said.includes("blob:")) tell("a picture that is no file of the bundle");
+    if (name === "style") {
+      if (said.includes("scroll-") && SNAPS.test(said)) tell("a style that scrolls");
+      if (RECALLS.test(said)) tell("a style that recalls what was");
+      if (MOVES.test(said)) { moves = true; movers.add(node); }
+    }
+    term(name); term(space); text(said);
+  };
+  const element = (node, stands) => {
+    const { namespaceURI, localName } = node;
+    if (stands && !(namespaceURI === XHTML ? LOOKED_AT.test(localName) : restated)) {
+      put(28); put(same(node));
+      if (rewritten.has(node)) rewrite(node);
+      moves ||= movers.has(node);
+      uses ||= localName === "use";
+      scrolls(node);
+      return;
+    }
+    if (!(namespaceURI === XHTML ? HTML : namespaceURI === DRAWINGS ? SVG : none)?.has?.(localName)) tell(`<${localName.slice(0, 40)}>`);
+    if (node.shadowRoot) tell("a shadow root");
+    put(17); put(same(node)); put(namespaceURI === XHTML ? 1 : 0); term(localName);
+    const named = localName === "script" && node.hasAttribute("src") ? "src" : localName === "link" && /^(modulepreload|preload)$/.test(node.rel) ? "href" : "";
+    const hidden = named && !open && getComputedStyle(node).display === "none" ? named : "";
+    const given = apply(getAttributeNames, node, []);
+    movers.delete(node);
+    // xlink:href is a name like others where a script sets it without its space; an object for each attribute takes longer
+    if (spaced || given.some((name) => name.includes(":"))) {
+      for (const { name, namespaceURI: space, value: said } of attributesOf(node)) {
+        if (name !== hidden) attributeOf(node, name, space ?? "", said);
+      }
+    } else for (const name of given) if (name !== hidden) attributeOf(node, name, "", apply(getAttribute, node, [name]));
+    rewrite(node);
+    if (BROUGHT.test(localName)) { brought.push(node); come(node); }
     if (localName === "use") uses = true;
     if (localName === "canvas" && contexts.get(node) === "") tell("a canvas that is neither WebGL's nor flat");
-    if (localName === "link") put(node.sheet ? 1 : 0);
-    if (snaps && node.firstChild && (topOf(node) || leftOf(node))) tell("something is scrolled");
+    scrolls(node);
+    clean.add(node);
   };
-  const walk = (node) => {
+  const come = (node) => {
+    if (node.localName === "img") image(node);
+    else put(node.sheet ? 1 : 0);
+  };
+  const walk = (node, isNew) => {
     if ((nodes += 1) > MAX_NODES) { tell("too many nodes"); return; }
-    if (node.nodeType === 1) element(node);
+    isNew ||= fresh.has(node);
+    const stands = !isNew && clean.has(node) && !dirty.has(node);
+    if (node.nodeType === 1) element(node, stands);
     else if (node.nodeType === 3) {
-      put(19); put(same(node)); text(node.data);
+      put(stands ? 29 : 19); put(same(node));
+      if (!stands) text(node.data);
+      clean.add(node);
       if (node.data.includes("blob:") && node.parentNode.localName === "style") tell("a picture that is no file of the bundle");
     }
     else if (node.nodeType === 8) put(20);
     else if (node.nodeType !== 10 && node.nodeType !== 9) tell(`a node of type ${node.nodeType}`);
-    for (let child = node.firstChild; child; child = child.nextSibling) walk(child);
+    for (let child = node.firstChild; child; child = child.nextSibling) walk(child, isNew);
     put(21);
   };
+  let begun = false, drawn = 0, sheetsThen = [];
+  const forget = () => { for (const some of [dirty, fresh, rewritten]) some.clear(); };
   const look = () => {
-    if (why) return;
-    nodes = 0;
-    restyled = uses = false;
+    const isSame = !changes() && begun && calls === drawn;
+    if (why) { forget(); return; }
+    restyled = false;
     const { activeElement } = document, selected = getSelection();
     if (getAnimations.call(document).length) tell("an animation");
     if (adoptedOf(document).length) tell("an adopted style sheet");
@@ -535,20 +543,32 @@ const kodaWitness = (() => {
     if (document.compatMode !== "CSS1Compat") tell("a page without a doctype");
     if (scrollX || scrollY || location.hash || document.designMode !== "off") tell("the page is scrolled, or edited");
     if (document.pictureInPictureElement || document.fullscreenElement) tell("a whole screen");
-    const rules = [...document.styleSheets].map(rulesIn);
+    const sheetsNow = [...document.styleSheets], stands = isSame && sheetsNow.length === sheetsThen.length && sheetsNow.every((sheet, i) => sheet === sheetsThen[i]);
+    const rules = sheetsNow.map(rulesIn);
+    sheetsThen = sheetsNow;
     open = rules.some(({ see }) => see);
     snaps = rules.some(({ snap }) => snap);
     moves = rules.some(({ move }) => move);
     if (rules.some(({ recall }) => recall)) tell("a style that recalls what was");
-    text(document.compatMode); text(location.href); text(document.baseURI);
-    for (const sheet of document.styleSheets) { put(sheet.disabled ? 1 : 0); text(mediaTextOf(mediaOf(sheet))); }
+    term(document.compatMode); term(location.href); term(document.baseURI);
+    put(sheetsNow.length);
+    for (const sheet of sheetsNow) { put(sheet.disabled ? 1 : 0); term(mediaTextOf(mediaOf(sheet))); }
     faces();
-    walk(document);
+    if (stands && !snaps) { // nobody changed the document, nor what a script alone can
+      put(27);
+      for (const node of brought) come(node);
+      return;
+    }
+    nodes = 0;
+    uses = false;
+    brought = [];
+    walk(document, false);
+    forget();
+    restated = false;
     if (uses && moves) tell("what may move in a <use>");
   };
 
   // ---- frames ----------------------------------------------------------------------------------------------------
-  let begun = false, drawn = 0;
   const unchanged = () => { if (begun && (changes() || calls !== drawn)) tell("a change after the frame"); };
   const quietly = (run) => { try { run(); } catch (error) { on = true; tell(`an error: ${String(error).slice(0, 80)}`); } };
   return {
