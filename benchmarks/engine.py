@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import ProcessKind, tree_cpu_by_kind
+from benchmarks.cpu import ProcessKind, reap_orphans, tree_cpu_by_kind
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
@@ -55,11 +55,12 @@ class WatchedLocal(LocalExecutor):
 
     def __init__(self, *, workers: int) -> None:
         super().__init__(workers=workers)
-        self.reset(workers)
+        self.reset(workers, 0)
 
-    def reset(self, tasks: int) -> None:
-        """Forget the last job; the next one begins with this many tasks at once."""
+    def reset(self, tasks: int, units: int) -> None:
+        """Forget the last job; the next one begins with this many tasks at once, and has so many units."""
         self._awaited = tasks
+        self._unstored = set(range(units))
         self._seen: dict[int, int] = {}
         self._tasks: set[int] = set()
         self.begun: tuple[float, dict[ProcessKind, float], int] | None = None
@@ -75,7 +76,9 @@ class WatchedLocal(LocalExecutor):
                 if self.begun is None and len(self._tasks) >= self._awaited:
                     self.begun = time.perf_counter(), tree_cpu_by_kind(), sum(self._seen.values())
             else:
-                self.stored = time.perf_counter(), tree_cpu_by_kind()
+                self._unstored.discard(told.unit.index)
+                if not self._unstored:  # asked once: it takes milliseconds, as much as a frame
+                    self.stored = time.perf_counter(), tree_cpu_by_kind()
             if hear is not None:
                 await hear(told)
 
@@ -85,7 +88,8 @@ class WatchedLocal(LocalExecutor):
 async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, target: Path) -> OurRun:
     """Render a video that was never rendered before, with browsers that run."""
     units = -(-spec.frame_count // max(1, round(spec.fps)))
-    executor.reset(min(executor.slots.now, units))
+    reap_orphans()
+    executor.reset(min(executor.slots.now, units), units)
     with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
         storage = Storage(folder)
         await store_bundle(storage, USER, bundle)

@@ -48,6 +48,25 @@ def test_processor_time_counts_a_child_that_lives() -> None:
         child.communicate(b"\n")
 
 
+def test_what_a_child_left_behind_is_waited_for_once_it_has_ended_and_nothing_else() -> None:
+    script = """
+import subprocess, psutil
+from benchmarks.cpu import adopt_orphans, children_cpu_s, reap_orphans
+adopt_orphans()
+with subprocess.Popen(["sleep", "600"]) as alive:
+    subprocess.run(["sh", "-c", "sleep 600 >/dev/null &"], check=True)
+    left = next(child for child in psutil.Process().children() if child.pid != alive.pid)
+    none = reap_orphans()
+    left.kill()
+    while left.status() != psutil.STATUS_ZOMBIE:
+        pass
+    print(none, reap_orphans(), reap_orphans(), [child.pid for child in psutil.Process().children()] == [alive.pid])
+    alive.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "1", "0", "True"]
+
+
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
