@@ -51,7 +51,7 @@ def test_processor_time_counts_a_child_that_lives() -> None:
 def test_what_a_child_left_behind_is_waited_for_once_it_has_ended_and_nothing_else() -> None:
     script = """
 import subprocess, psutil
-from benchmarks.cpu import adopt_orphans, children_cpu_s, reap_orphans
+from benchmarks.cpu import adopt_orphans, reap_orphans
 adopt_orphans()
 with subprocess.Popen(["sleep", "600"]) as alive:
     subprocess.run(["sh", "-c", "sleep 600 >/dev/null &"], check=True)

@@ -396,6 +396,12 @@ REFUSED = {
         "<svg style='display: none'><rect id=r width=9 height=9 /></svg><svg><use href=#r /></svg>",
         "",
     ),
+    "a style that recalls, and another": (
+        "",
+        "seen = () => { seen = () => {}; p.setAttribute('style', 'contain-intrinsic-width: auto 9px');"
+        " p.style.color = 'red' }",
+    ),
+    "a property that recalls": ("", "seen = () => { seen = () => {}; p.style.containIntrinsicWidth = 'auto 9px' }"),
     "what is as large as it was": (
         "<style>.hidden { content-visibility: hidden; contain-intrinsic-size: auto 9px }</style>",
         "",

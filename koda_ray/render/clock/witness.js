@@ -201,8 +201,8 @@ const kodaWitness = (() => {
   const note = (element, property, ...what) => {
     calls += 1;
     if (why) return;
-    (property && !HEEDED.test(property) ? rewritten : dirty).add(element);
-    let before = written.get(element);
+    let before = written.get(element); // what it said before its first is looked at too
+    (before && property && !HEEDED.test(property) ? rewritten : dirty).add(element);
     if (!before) {
       written.set(element, before = new Uint32Array(4));
       what.unshift(apply(getAttribute, element, ["style"]));
@@ -459,7 +459,6 @@ const kodaWitness = (() => {
   };
   const churned = new MutationObserver(count);
   let churn = 0, nodes = 0, open = false, snaps = false, moves = false, uses = false;
-  // What a node says is noted where it is new or changed; that it is still there, and where, after each frame.
   churned.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
   const changes = () => { count(churned.takeRecords()); return churn; };
   const scrolls = (node) => { if (snaps && node.firstChild && (topOf(node) || leftOf(node))) tell("something is scrolled"); };
@@ -513,6 +512,7 @@ const kodaWitness = (() => {
     if (node.localName === "img") image(node);
     else put(node.sheet ? 1 : 0);
   };
+  // What a node says is noted where it is new or changed; that it is still there, and where, after each frame.
   const walk = (node, isNew) => {
     if ((nodes += 1) > MAX_NODES) { tell("too many nodes"); return; }
     isNew ||= fresh.has(node);
