@@ -21,6 +21,7 @@ from typing import Any, Self, cast
 from koda_ray.cancellation import see_through
 from koda_ray.errors import BrowserCrashed, KodaError, PageError
 from koda_ray.render.cdp import BrowserConnection, ProtocolSession
+from koda_ray.render.deadline import Deadline
 from koda_ray.render.frames import FrameMemory
 from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.isolation import (
@@ -376,7 +377,7 @@ class Browser:
         self = cls(process, folder, binary.kind, memory, graphics, frames)
         self.shaders = shaders
         try:
-            async with asyncio.timeout(timeout_s):
+            async with Deadline(process.pid, timeout_s):
                 await process.connection.send("Browser.getVersion")
                 process.connection.on("Target.targetCreated", self._on_target)
                 process.connection.on("Target.targetCrashed", self._on_crashed)

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from koda_ray.errors import InvalidInput, PageError
+from koda_ray.processes import family
 
 __all__ = [
     "MIN_MB",
@@ -188,7 +189,7 @@ class _Held:
 
 def _look_at(pid: int, *, cap_bytes: int = 0) -> _Held:
     """Add up a family. What two of them share may be the same for others or not: above ``cap_bytes`` it is counted."""
-    each = {one: _held(one) for one in _tree(pid)}
+    each = {one: _held(one) for one in family([pid])}
     private = sum(alone for alone, _ in each.values())
     shared = [some for _, some in each.values()]
     most = max(alone for alone, _ in each.values())
@@ -230,35 +231,6 @@ def _limit_files() -> Iterator[Path]:
                 continue
             root, name = (_CGROUP / "memory", "memory.limit_in_bytes") if controllers else (_CGROUP, "memory.max")
             yield from (root / folder / name for folder in (inside, *inside.parents))
-
-
-def _tree(pid: int) -> list[int]:
-    """Return a process and those below it; nothing of those that end meanwhile."""
-    found = [pid]
-    for parent in found:
-        with contextlib.suppress(OSError):
-            found += _children(parent)
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    if not _kernel_lists_children():
-        import psutil
-
-        try:
-            return [child.pid for child in psutil.Process(pid).children()]
-        except psutil.Error:
-            return []
-    found: list[int] = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-            found += map(int, file.read().split())
-    return found
-
-
-@cache
-def _kernel_lists_children() -> bool:
-    return Path("/proc/thread-self/children").exists()
 
 
 def _held(pid: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
@@ -23,6 +23,7 @@ from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
 from koda_ray.render.clock import Moved, Witness, page_clock, unscripted_clock, worker_clock
+from koda_ray.render.deadline import Deadline
 from koda_ray.render.frames import RAW_QUALITY
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.problems import Problems, storable_text
@@ -57,6 +58,7 @@ _WORLD = "koda"
 _BACKGROUND = "Emulation.setDefaultBackgroundColorOverride"
 _CLEAR = {"r": 0, "g": 0, "b": 0, "a": 0}
 _WHITE = {"r": 255, "g": 255, "b": 255, "a": 1}
+T = TypeVar("T")
 # dedicated workers stop before their first line, so that they get their clock
 _WORKERS = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True, "filter": [{"type": "worker"}]}
 
@@ -151,8 +153,9 @@ class LoadedPage:
         """
         if setup.entry not in bundle.files:
             raise InvalidInput(f"the bundle has no {setup.entry!r}: it has {', '.join(sorted(bundle.files)[:5])}")
+        deadline = Deadline(browser.pid, OPEN_TIMEOUT_S)
         try:
-            async with asyncio.timeout(OPEN_TIMEOUT_S):
+            async with deadline:
                 target = await browser.new_target(setup.width, setup.height, scale=setup.scale)
                 self = cls(browser, target, bundle)
                 try:
@@ -161,7 +164,7 @@ class LoadedPage:
                     await self.close()
                     raise
         except TimeoutError:
-            raise BrowserCrashed(f"the page was not opened in {OPEN_TIMEOUT_S:g} s") from None
+            raise BrowserCrashed(f"the page was not opened in {deadline}") from None
         return self
 
     async def _load(self, setup: PageSetup) -> None:
@@ -212,7 +215,7 @@ class LoadedPage:
         """Wait until the page is loaded, its fonts, images and requests are there, and its contract says ready.
 
         Args:
-            timeout_s: How long this may take.
+            timeout_s: How long this may take, without the time in which the browser waits for a processor.
 
         Raises:
             PageNotReady: It took longer; the message names what was pending.
@@ -220,21 +223,21 @@ class LoadedPage:
             BrowserCrashed: The browser ended.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = Deadline(self._browser.pid, timeout_s)
         pending: list[str] = []
         threw_at: float | None = None
         quiet = 0
         while True:
-            asked = loop.time()
+            left_s = deadline.left_s
             try:
-                async with asyncio.timeout_at(deadline):
+                async with deadline:
                     status = cast("dict[str, object]", await self._status() or {})
                     await self._begin_frame()
             except TimeoutError:
-                if deadline - asked > min(_BUSY_S, timeout_s / 2):
+                if left_s > min(_BUSY_S, timeout_s / 2):
                     self._browser.spoilt = True
                     pending = ["the page's script, which does not let go (an endless loop?)"]
-                raise await self._not_ready(timeout_s, pending) from None
+                raise await self._not_ready(deadline, pending) from None
             pending = self._pending(status.get("pending"))
             if not status:
                 pending = ["the document"]
@@ -251,16 +254,16 @@ class LoadedPage:
                 threw_at = threw_at or (loop.time() if fatal else None)
                 if fatal and threw_at and loop.time() - threw_at > _GRACE_AFTER_ERROR_S:
                     raise await self._page_error(f"{fatal.message} (and the page did not become ready)")
-                await self._before(deadline, "window.__kodaRender.bootTick()", timeout_s)
-            if loop.time() > deadline:
-                raise await self._not_ready(timeout_s, pending)
+                await self._before(deadline, "window.__kodaRender.bootTick()")
+            if deadline.left_s <= 0:
+                raise await self._not_ready(deadline, pending)
             await asyncio.sleep(_POLL_S)
-        deadline = max(deadline, loop.time() + _BUSY_S)
-        facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()", timeout_s) or {})
+        deadline = deadline if deadline.left_s > _BUSY_S else Deadline(self._browser.pid, _BUSY_S)
+        facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()") or {})
         self._contract = facts.get("contract") is True
         self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
         if facts.get("aside"):  # animations are aside of where they begin: the first frame moves them like all others
-            await self._pass(0)
+            await self._in_time(0, self._begin_frame())
         self._ready = True
         return PageFacts(
             contract=self._contract,
@@ -279,15 +282,15 @@ class LoadedPage:
                 raise
             return None
 
-    async def _before(self, deadline: float, expression: str, timeout_s: float) -> object:
+    async def _before(self, deadline: Deadline, expression: str) -> object:
         """Evaluate while there is time; what runs still is a loop, of the page or of a worker that it waits for."""
         try:
-            async with asyncio.timeout_at(deadline):
+            async with deadline:
                 return await self.evaluate(expression)
         except TimeoutError:
             self._browser.spoilt = True
             loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
-            raise await self._not_ready(timeout_s, [loops]) from None
+            raise await self._not_ready(deadline, [loops]) from None
 
     async def go(self, frame: int, fps: Fraction | float, *, mode: Literal["seek", "replay"] = "seek") -> None:
         """Show a frame: by one seek, or through every frame in between without painting.
@@ -306,7 +309,7 @@ class LoadedPage:
         first = frame if jumps else self._frame + 1
         for index in range(first, frame):
             await self._step(index, fps)
-            await self._pass(index, invisible=True)
+            await self._in_time(index, self._begin_frame(invisible=True))
             self._browser.frames_run += 1
         await self._step(frame, fps)
         self._frame = frame
@@ -329,12 +332,16 @@ class LoadedPage:
             options |= {"format": "jpeg", "quality": RAW_QUALITY if image == "raw" else quality}
         if options != self._options:  # what was kept is another kind of picture
             self._options, self._last, self._still = options, None, False
+        return await self._shown(self._picture(options, raw=image == "raw"), "was not painted")
+
+    async def _shown(self, work: Awaitable[T], failed: str) -> T:
+        deadline = self._frame_deadline()
         try:
-            async with asyncio.timeout(FRAME_TIMEOUT_S):
-                return await self._picture(options, raw=image == "raw")
+            async with deadline:
+                return await work
         except TimeoutError:
-            await self._check_body()
-            raise BrowserCrashed(f"frame {self._frame} was not painted in {FRAME_TIMEOUT_S:g} s") from None
+            await self._check_body(deadline)
+            raise BrowserCrashed(f"frame {self._frame} {failed} in {deadline}") from None
 
     async def _picture(self, options: dict[str, object], *, raw: bool) -> bytes:
         data = await (self._frame_shot(options) if self._browser.kind == "shell" else self._shot(options))
@@ -385,17 +392,12 @@ class LoadedPage:
             BrowserCrashed: It did not pass, or the browser ended.
         """
         self._browser.frames_run += 1
-        try:
-            async with asyncio.timeout(FRAME_TIMEOUT_S):
-                await self._begin_frame(invisible=True)
-        except TimeoutError:
-            await self._check_body()
-            raise BrowserCrashed(f"frame {self._frame} did not pass in {FRAME_TIMEOUT_S:g} s") from None
+        await self._shown(self._begin_frame(invisible=True), "did not pass")
 
     async def witnessed(self) -> Witnessed:
         """Return what all frames so far were drawn from; a page that does not say so says nothing."""
         try:
-            async with asyncio.timeout(_BUSY_S):
+            async with Deadline(self._browser.pid, _BUSY_S):
                 return Witnessed.of(await self.evaluate("window.__kodaRender.witness()"))
         except (PageError, TimeoutError) as error:
             return Witnessed(None, type(error).__name__)
@@ -403,7 +405,7 @@ class LoadedPage:
     async def close(self) -> None:
         """Close the page; the browser stays, and is marked as spoilt where the page would not go."""
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            async with Deadline(self._browser.pid, _CLOSE_TIMEOUT_S):
                 await self._target.close()
         except (BrowserCrashed, TimeoutError):
             self._browser.spoilt = True
@@ -438,28 +440,30 @@ class LoadedPage:
                 context={"frame": frame},
             )
 
-    async def _check_body(self) -> None:
+    async def _check_body(self, over: Deadline | None = None) -> None:
         """Say why there is no picture, where it is the page's fault; one that does not answer is in a loop."""
         self._check_there(self._frame, failed=True)
+        deadline = Deadline(self._browser.pid, _BUSY_S)
         try:
-            async with asyncio.timeout(_BUSY_S):
+            async with deadline:
                 if await self.evaluate("document.body === null", frame=self._frame):
                     why = "the page stopped its own loading, or left, before it had a body"
                     raise await self._page_error(why, frame=self._frame)
         except TimeoutError:
-            raise self._endless(self._frame) from None
+            raise self._endless(self._frame, over or deadline) from None
 
     async def _step(self, frame: int, fps: Fraction | float) -> None:
         self._now_ms = float(frame * 1000 / fps)
         ms = json.dumps(self._now_ms)
+        deadline = self._frame_deadline()
         try:
-            async with asyncio.timeout(FRAME_TIMEOUT_S):
+            async with deadline:
                 pending = await self.evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
                 if pending is None and self._left_for is None:  # a film has to be there before the page draws it
                     await self._arrive(frame, ["a film"], "films")
                     pending = await self.evaluate("window.__kodaRender.rest()", frame=frame)
         except TimeoutError:
-            raise self._endless(frame) from None
+            raise self._endless(frame, deadline) from None
         except PageError:
             self._check_there(frame, failed=True)  # what threw was perhaps the page that came instead
             raise
@@ -471,13 +475,13 @@ class LoadedPage:
 
     async def _arrive(self, frame: int, names: list[str], ask: str = "again") -> None:
         """Wait until what the frame asked for is there."""
-        deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
+        due, deadline = Deadline(self._browser.pid, PENDING_TIMEOUT_S), self._frame_deadline(PENDING_TIMEOUT_S)
         try:
-            async with asyncio.timeout_at(deadline + FRAME_TIMEOUT_S):
+            async with deadline:
                 while names:
-                    if asyncio.get_running_loop().time() > deadline:
+                    if due.left_s <= 0:
                         raise PageNotReady(
-                            f"frame {frame}: still waiting for {', '.join(names)} after {PENDING_TIMEOUT_S:g} s",
+                            f"frame {frame}: still waiting for {', '.join(names)} after {due}",
                             context={"frame": frame},
                         )
                     await self._begin_frame(invisible=_TRANSITION not in names)
@@ -485,18 +489,18 @@ class LoadedPage:
                     await asyncio.sleep(_POLL_S)
                     names = self._pending(await self.evaluate(f"window.__kodaRender.{ask}()", frame=frame))
         except TimeoutError:
-            raise self._endless(frame) from None
-
-    async def _pass(self, frame: int, *, invisible: bool = False) -> None:
-        """Let the page run one frame that nobody looks at."""
-        await self._in_time(frame, self._begin_frame(invisible=invisible))
+            raise self._endless(frame, deadline) from None
 
     async def _in_time(self, frame: int, work: Awaitable[object]) -> None:
+        deadline = self._frame_deadline()
         try:
-            async with asyncio.timeout(FRAME_TIMEOUT_S):
+            async with deadline:
                 await work
         except TimeoutError:
-            raise self._endless(frame) from None
+            raise self._endless(frame, deadline) from None
+
+    def _frame_deadline(self, more_s: float = 0.0) -> Deadline:
+        return Deadline(self._browser.pid, FRAME_TIMEOUT_S + more_s)
 
     async def _stir(self) -> None:
         """Have the next frame made anew: pictures that move by themselves are moved on only then."""
@@ -555,20 +559,20 @@ class LoadedPage:
             },
         )
 
-    def _endless(self, frame: int) -> PageError:
+    def _endless(self, frame: int, over: Deadline) -> PageError:
         self._browser.spoilt = True  # what hangs is perhaps its graphics
         return PageError(
-            f"frame {frame} ({self._now_ms / 1000:.3f} s) was not shown in {FRAME_TIMEOUT_S:g} s: an endless loop?",
+            f"frame {frame} ({self._now_ms / 1000:.3f} s) was not shown in {over}: an endless loop?",
             code=SEEK_FAILED,
             context={"frame": frame},
         )
 
-    async def _not_ready(self, timeout_s: float, pending: Sequence[str]) -> PageNotReady:
+    async def _not_ready(self, over: Deadline, pending: Sequence[str]) -> PageNotReady:
         await self.problems.place()
         names = ", ".join(pending) or "nothing that it names"
         fatal = self.problems.fatal
         because = f"; it threw: {fatal.message} ({fatal.file}:{fatal.line})" if fatal else ""
-        message = f"the page was not ready after {timeout_s:g} s, waiting for {names}{because}"
+        message = f"the page was not ready after {over}, waiting for {names}{because}"
         message += self.problems.because(message)
         self.problems.add("not_ready", message)
         return PageNotReady(message, context={"pending": names})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from koda_ray.errors import KodaError, NotFound, SandboxNotFound
+from koda_ray.processes import family
 from koda_ray.sandbox import policy
 from koda_ray.sandbox.baits import BAITED
 from koda_ray.sandbox.bare import Bare, free_port
@@ -41,7 +42,7 @@ from koda_ray.sandbox.process import Confined
 from koda_ray.sandbox.reading import TreeReader
 from koda_ray.sandbox.record import Record
 from koda_ray.sandbox.refused import LinksOut, note, note_end, noted
-from koda_ray.sandbox.taken import family, nameless
+from koda_ray.sandbox.taken import nameless
 from koda_ray.sandbox.terminal import CONTROLLING, LocalTerminal, open_terminal
 from koda_ray.sandbox.tree import DiskLimit, ProjectTree
 from koda_ray.sandbox.triggers import TRIGGERS

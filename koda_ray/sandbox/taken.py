@@ -20,9 +20,10 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from koda_ray.processes import family, threads
 from koda_ray.sandbox.isolation import SCRATCH
 
-__all__ = ["family", "memory_bytes", "nameless"]
+__all__ = ["memory_bytes", "nameless"]
 
 _MAPPED = re.compile(rb"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _SHARE = re.compile(rb"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
@@ -39,16 +40,6 @@ _KCMP = {"x86_64": 312, "aarch64": 272}
 _KCMP_FILES = 2
 
 _libc = ctypes.CDLL(None)
-
-
-def family(pids: Iterable[int]) -> list[int]:
-    """Return processes and all below them; nothing of those that end meanwhile."""
-    found = list(pids)
-    for parent in found:
-        for task in _tasks(parent):
-            with suppress(OSError, ValueError):
-                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_bytes().split())
-    return found
 
 
 def memory_bytes(
@@ -92,7 +83,7 @@ def nameless(pids: Iterable[int], device: int | None = None) -> dict[int, int]:
             for inode, size in _mapped(pid, device).items():
                 found[inode] = max(size, found.get(inode, 0))
     for pid in pids:
-        for task in _tasks(pid):
+        for task in threads(pid):
             if task != pid and _shares_descriptors(pid, task):
                 continue
             with suppress(OSError), os.scandir(f"/proc/{pid}/task/{task}/fd") as fds:
@@ -170,18 +161,12 @@ def _sum(field: re.Pattern[bytes], pid: int, file: str) -> int | None:
 
 def _read(pid: int, file: str, most: int = -1) -> Iterator[tuple[int, bytes]]:
     """Read what a process says of its memory; where its first thread has ended, another one says it."""
-    for task in (pid, *(other for other in _tasks(pid) if other != pid)):
+    for task in (pid, *(other for other in threads(pid) if other != pid)):
         with suppress(OSError), open(f"/proc/{pid}/task/{task}/{file}", "rb") as opened:
             text = opened.read(most)
             if text and (file != "status" or b"\nVmRSS:" in text):
                 yield task, text
                 return
-
-
-def _tasks(pid: int) -> list[int]:
-    with suppress(OSError):
-        return [int(task) for task in os.listdir(f"/proc/{pid}/task")]
-    return []
 
 
 @cache

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from koda_ray.errors import QuotaExceeded
+from koda_ray.processes import family
 from koda_ray.sandbox.limits import ResourceLimits
-from koda_ray.sandbox.taken import family, memory_bytes, nameless
+from koda_ray.sandbox.taken import memory_bytes, nameless
 
 __all__ = ["Watchdog"]
 

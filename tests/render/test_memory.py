@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from koda_ray import processes
 from koda_ray.errors import InvalidInput, PageError
 from koda_ray.render import memory
 from koda_ray.render.browser import Browser
@@ -77,7 +78,7 @@ def family() -> Iterator[int]:
 @pytest.mark.parametrize("kernel_lists_children", [True, False])
 def test_what_a_family_holds_counts_once(monkeypatch: pytest.MonkeyPatch, *, kernel_lists_children: bool) -> None:
     if not kernel_lists_children:
-        monkeypatch.setattr(memory, "_kernel_lists_children", lambda: False)
+        monkeypatch.setattr(processes, "_kernel_lists_children", lambda: False)
     with family() as pid:
         assert 170 * MIB < tree_bytes(pid) < 215 * MIB
     assert tree_bytes(pid) == 0

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from koda_ray.processes import family
 from koda_ray.sandbox.disk import can_mount, mount_tmpfs, unmount
-from koda_ray.sandbox.taken import family, memory_bytes, nameless
+from koda_ray.sandbox.taken import memory_bytes, nameless
 from tests.sandbox.conftest import MB
 
 _READY = "print('ready', flush=True); sys.stdin.read()"
