@@ -24,7 +24,8 @@ from koda_ray.render.capture import image_of
 from koda_ray.render.encode import unit_options
 from koda_ray.render.gpu import choose_graphics
 from koda_ray.render.matroska import ImageKind
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.programs import find_browser, find_program
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
 

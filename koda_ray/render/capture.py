@@ -31,7 +31,8 @@ from koda_ray.render.frames import suits_raw
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import CAPTURE, WorkFolder
 from koda_ray.render.matroska import ImageKind
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
@@ -111,6 +112,8 @@ class _Capture:
         self._handed_over: Encoder | None = None
         self._ready_ms = 0.0
         self._page: LoadedPage | None = None
+        # no picture is asked for twice where the next frame is begun: where one was missing, none is begun any more
+        self._goes_ahead = task.attempt == 1 and browser.graphics.helpers > 0
         self._before = {unit.unit.index: unit for unit in task.before}
         self._misses = 0
 
@@ -362,7 +365,8 @@ class _Capture:
         hashes: list[str] = []
         try:
             for frame in range(unit.start, unit.stop):
-                image, digest = await self._take(page, frame, self._task.mode)
+                followed = self._goes_ahead and frame + 1 < unit.stop
+                image, digest = await self._take(page, frame, self._task.mode, followed=followed)
                 hashes.append(digest)
                 await _hand_over(queue, image, writer)
                 if self._finishing is not None and self._finishing.done():
@@ -376,12 +380,16 @@ class _Capture:
             await asyncio.gather(writer, return_exceptions=True)
         return hashes
 
-    async def _take(self, page: LoadedPage, frame: int, mode: CaptureMode) -> tuple[bytes, str]:
-        """Show a frame, and return its picture and the picture's hash."""
+    async def _take(
+        self, page: LoadedPage, frame: int, mode: CaptureMode, *, followed: bool = False
+    ) -> tuple[bytes, str]:
+        """Show a frame, which may be followed by the next, and return its picture and the picture's hash."""
         spec = self._task.spec
-        await page.go(frame, spec.fps, mode=mode)
+        await page.go(frame, spec.fps, mode=mode, followed=followed)
         image = await page.picture(image=self._image, quality=self._quality)
-        if spec.strict and page.problems.fatal is not None:
+        if (
+            spec.strict and page.problems.fatal is not None and not page.is_ahead
+        ):  # else it is the next frame's, perhaps
             await page.problems.place()
             fatal = page.problems.fatal
             where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""

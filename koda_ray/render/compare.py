@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.render.decode import chosen, look, skips_to_units
+from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import QUIETLY, run
-from koda_ray.render.quality import probe_video
 from koda_ray.render.sheet import sheet_frames
 from koda_ray.render.spec import RenderSpec, plan_units
 

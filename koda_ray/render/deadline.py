@@ -94,7 +94,8 @@ class Deadline:
         used = _used_by(self._pid)
         if self._used is not None:
             waited_s, processor_s = _between(self._used, used)
-            self._waited_s += waited_s  # a thread's wait counts when it ends, and may be longer than since the last look
+            # a thread's wait counts when it ends, and may be longer than the time since the last look
+            self._waited_s += waited_s
             self._processor_s += processor_s
             if self._processor_s < self._limit_s * (os.cpu_count() or 1):  # more than it could have had otherwise
                 waited_s = min(self._waited_s, now - self._began, self._limit_s * (_MOST - 1))

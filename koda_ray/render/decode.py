@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.ffmpeg import QUIETLY, TALKING, Said, converse
 from koda_ray.render.pictures import sequence_feed
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["OVER_GREY", "chosen", "decoder_of", "look", "skips_to_units"]
+__all__ = ["OVER_GREY", "chosen", "decoder_of", "look", "look_and_hear", "skips_to_units"]
 
 # not drawbox, which crashes on these (5.1)
 OVER_GREY = "format=rgba,split[over][under];[under]lutrgb=128:128:128:255[grey];[grey][over]overlay=format=rgb"
@@ -33,7 +33,20 @@ def skips_to_units(spec: RenderSpec) -> bool:
 async def look(
     spec: RenderSpec, path: Path, frames: Sequence[int] | None, filters: str, target: Sequence[str]
 ) -> bytes:
-    """Decode some frames, and return what FFmpeg makes of them.
+    """Decode some frames, and return what FFmpeg makes of them, as `look_and_hear`."""
+    return (await look_and_hear(spec, path, frames, filters, target)).output
+
+
+async def look_and_hear(
+    spec: RenderSpec,
+    path: Path,
+    frames: Sequence[int] | None,
+    filters: str,
+    target: Sequence[str],
+    *,
+    more: Sequence[str] = (),
+) -> Said:
+    """Decode some frames, and return what FFmpeg makes of them; where more is asked of it, also what it says.
 
     Args:
         spec: What the file is.
@@ -41,23 +54,25 @@ async def look(
         frames: Which, in order; None for every key frame, the first of each unit, without decoding any other.
         filters: What is done with them; times are those in the video.
         target: FFmpeg's arguments of the output.
+        more: And of another, of which the file is read as well.
 
     Raises:
         Missing: FFmpeg is not installed.
         EncodeFailed: The file cannot be decoded so far.
     """
-    output = ["-an", "-fps_mode", "passthrough", *target]
+    output = ["-an", "-fps_mode", "passthrough", *target, *more]
+    begin = TALKING if more else QUIETLY
     if spec.format == "png":
         wanted = range(0, spec.frame_count, max(1, round(spec.fps))) if frames is None else frames
         feed = sequence_feed(path, wanted, size=spec.picture, fps=spec.fps)
-        line = [*QUIETLY, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
-        return await run("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
+        line = [*begin, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
+        return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
     inputs = [*decoder_of(spec), "-i", str(path)]
     if frames is None:
         inputs = ["-skip_frame", "nokey", *inputs]
     else:
         filters = f"select='{chosen(frames)}',{filters}"
-    return await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+    return await converse("ffmpeg", [*begin, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
 
 
 def chosen(frames: Sequence[int]) -> str:

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from koda_ray.errors import EncodeFailed
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.programs import find_program
 
-__all__ = ["QUIETLY", "command_line", "ensure_ended", "failed", "is_full", "run", "start"]
+__all__ = [
+    "QUIETLY",
+    "TALKING",
+    "Said",
+    "command_line",
+    "converse",
+    "ensure_ended",
+    "failed",
+    "is_full",
+    "run",
+    "start",
+]
 
 QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 """How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
 (seen with 5.1)."""
+TALKING = ("-hide_banner", "-nostats", "-loglevel", "level+info", "-xerror", "-y")
+"""How one begins whose words are of use: what it says of its files."""
 
+_SMALL_TALK = re.compile(rb"^(?:\[[^\]]*\] )?\[info\].*\n?", re.MULTILINE)
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
 
@@ -39,6 +54,13 @@ def command_line(
     return [*QUIETLY, *cast("list[str]", stream.get_args())]
 
 
+class Said(NamedTuple):
+    """What a program wrote to standard output, and its words: what it wrote to standard error."""
+
+    output: bytes
+    words: str
+
+
 async def run(
     program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
 ) -> bytes:
@@ -57,18 +79,25 @@ async def run(
         Missing: It is not installed.
         EncodeFailed: It exited with an error or took too long; code DISK_FULL where that is why.
     """
+    return (await converse(program, arguments, timeout_s=timeout_s, feed=feed)).output
+
+
+async def converse(
+    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
+) -> Said:
+    """Run ffmpeg or ffprobe to its end, as `run`, for what it says as well."""
     fed = None if feed is None else (Pipe(), feed)
     process = await start(program, arguments, pipe=fed[0] if fed else None)
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await (_converse(process, *fed) if fed else process.communicate())
+            output, errors = await (_fed(process, *fed) if fed else process.communicate())
     except TimeoutError:
         raise EncodeFailed(f"{program} did not end in {timeout_s:g} s", retryable=True) from None
     finally:
         await ensure_ended(process)
     if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
-    return output
+    return Said(output, errors.decode(errors="replace"))
 
 
 async def start(
@@ -101,9 +130,7 @@ async def start(
     return process
 
 
-async def _converse(
-    process: asyncio.subprocess.Process, pipe: Pipe, feed: AsyncGenerator[bytes]
-) -> tuple[bytes, bytes]:
+async def _fed(process: asyncio.subprocess.Process, pipe: Pipe, feed: AsyncGenerator[bytes]) -> tuple[bytes, bytes]:
     """Feed a child while what it says is read."""
     reader, words = process.stdout, process.stderr
     assert reader is not None
@@ -151,7 +178,7 @@ def is_full(errors: bytes) -> bool:
 
 def failed(program: str, code: int | None, errors: bytes) -> EncodeFailed:
     """Return the error for a child that ended badly, with its last words."""
-    text = errors.decode(errors="replace").strip()[-_STDERR_CHARS:]
+    text = _SMALL_TALK.sub(b"", errors).decode(errors="replace").strip()[-_STDERR_CHARS:]
     if is_full(errors):
         return EncodeFailed(f"{program}: the disk is full; free some space and try again", code="DISK_FULL")
     # a signal (memory, a kill) may not happen again; a refusal will

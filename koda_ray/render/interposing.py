@@ -21,7 +21,8 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.frames import RAW_QUALITY, Interposer, interposer_digest, interposer_source
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import own_folder, write_whole
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 
 __all__ = ["find_interposer"]
 

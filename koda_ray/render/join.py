@@ -18,11 +18,12 @@ from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
 from koda_ray.render.audio import DecodedSound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos
+from koda_ray.render.facts import VideoFacts
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
-from koda_ray.render.quality import VideoFacts, check_video
+from koda_ray.render.quality import check_video
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, seeks, seeks_to, thumbnail_frame
 from koda_ray.render.spec import RenderSpec

@@ -23,7 +23,8 @@ from koda_ray.render.encode import unit_options
 from koda_ray.render.ffmpeg import QUIETLY, command_line, run
 from koda_ray.render.graphics import Graphics, H264Encoder
 from koda_ray.render.isolation import WorkFolder
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["LEAST_DB", "LEAST_ENCODED_DB", "LEAST_TILE_DB", "encoded_unlike", "try_encoder", "unlike"]

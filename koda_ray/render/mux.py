@@ -14,16 +14,15 @@ from pathlib import Path
 
 from koda_ray.render.audio import DecodedSound, codec_options, input_options, mix_filter, total_samples
 from koda_ray.render.encode import BT709, timescale
+from koda_ray.render.facts import CHECKSUM, packet_checksums
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import feed_of, join_pictures
 from koda_ray.render.programs import find_program, version_of
 from koda_ray.render.spec import RenderSpec
 
-__all__ = ["CHECKSUM", "join_units", "list_units"]
+__all__ = ["join_units", "list_units"]
 
-CHECKSUM = "crc32"
-"""FFmpeg's name for what the copied frames are compared by."""
 _TELLS_TIME_BASE = 6
 _TIMEOUT_S = 900.0
 
@@ -65,8 +64,7 @@ async def join_units(
         outputs += ["-map", "[mix]", *codec_options(spec)]
     checks = ["-map", "0:v:0", "-c", "copy", "-f", "framehash", "-hash", CHECKSUM, str(sums)]
     await run("ffmpeg", [*QUIETLY, *inputs, *outputs, str(target), *checks], timeout_s=_TIMEOUT_S)
-    lines = (await asyncio.to_thread(sums.read_text)).splitlines()
-    return tuple(line.split(",")[5].strip() for line in lines if line[:1].isdecimal())
+    return packet_checksums(await asyncio.to_thread(sums.read_text))
 
 
 def list_units(spec: RenderSpec, units: Sequence[tuple[Path, int]], listing: Path) -> None:

@@ -12,9 +12,8 @@ import base64
 import json
 import math
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from koda_ray.errors import BrowserCrashed, InvalidInput, PageError, PageNotReady
@@ -22,14 +21,16 @@ from koda_ray.render.alike import Witnessed, evidence
 from koda_ray.render.browser import Browser, Target
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import NAVIGATED
-from koda_ray.render.clock import Moved, Witness, page_clock, unscripted_clock, worker_clock
+from koda_ray.render.clock import Moved, page_clock, unscripted_clock, worker_clock
 from koda_ray.render.deadline import Deadline
 from koda_ray.render.frames import RAW_QUALITY
 from koda_ray.render.matroska import ImageKind
+from koda_ray.render.page_setup import PageFacts, PageSetup
 from koda_ray.render.problems import Problems, storable_text
 from koda_ray.render.serving import ORIGIN, BundleServer
+from koda_ray.render.spec import CaptureMode
 
-__all__ = ["CAPTURE_VERSION", "LoadedPage", "PageFacts", "PageSetup"]
+__all__ = ["CAPTURE_VERSION", "LoadedPage"]
 
 CAPTURE_VERSION = "12"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
@@ -44,6 +45,8 @@ PENDING_TIMEOUT_S = 15.0
 _POLL_S = 0.01
 _TRANSITION = "a view transition"
 """What the clock calls one that waits for its pictures."""
+_FOLLOWED = "followed"
+"""What the clock answers where nothing is pending, and the next frame may be begun while this one is painted."""
 _QUIET_ROUNDS = 3
 _GRACE_AFTER_ERROR_S = 2.0
 _BUSY_S = 2.0
@@ -61,43 +64,6 @@ _WHITE = {"r": 255, "g": 255, "b": 255, "a": 1}
 T = TypeVar("T")
 # dedicated workers stop before their first line, so that they get their clock
 _WORKERS = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True, "filter": [{"type": "worker"}]}
-
-
-@dataclass(frozen=True)
-class PageFacts:
-    """What a ready page says of itself; None where it says nothing."""
-
-    contract: bool
-    duration_s: float | None
-    fps: float | None
-    width: float | None
-    height: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PageSetup:
-    """Which of a bundle's pages is shown, and how.
-
-    Args:
-        width: The viewport's width in CSS pixels.
-        height: The viewport's height in CSS pixels.
-        seed: Seed of the page's random numbers.
-        entry: The page's path in the bundle.
-        scale: Device pixels per CSS pixel; the picture is the viewport times this.
-        props: JSON that the page finds as ``window.__kodaProps``.
-        transparent: Whether what the page does not paint stays transparent, instead of white.
-        witness: Whether it is noted what frames are drawn from, where the bundle hides none of it; ``dry`` draws no
-            WebGL.
-    """
-
-    width: int
-    height: int
-    seed: int = 1
-    entry: str = "index.html"
-    scale: float = 1.0
-    props: str = "{}"
-    transparent: bool = False
-    witness: Witness | None = None
 
 
 class LoadedPage:
@@ -118,6 +84,12 @@ class LoadedPage:
         self._options: dict[str, object] = {}
         self._last: tuple[str | bytes, bytes] | None = None
         self._still = False
+        self._changes = False  # whether the picture before the last was another
+        self._follower_ms: float | None = (
+            None  # when the next frame is, where it may be begun while this one is painted
+        )
+        self._begun: asyncio.Future[dict[str, Any]] | None = None  # the page's answer where it was
+        self._has_workers = False
         self._contract = False
         self._ready = False
         self._left_for: str | None = None
@@ -134,12 +106,7 @@ class LoadedPage:
         self._background = _CLEAR
 
     @classmethod
-    async def open(
-        cls,
-        browser: Browser,
-        bundle: Bundle,
-        setup: PageSetup,
-    ) -> LoadedPage:
+    async def open(cls, browser: Browser, bundle: Bundle, setup: PageSetup) -> LoadedPage:
         """Start to load a bundle's page in a target of its own.
 
         Args:
@@ -292,13 +259,16 @@ class LoadedPage:
             loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
             raise await self._not_ready(deadline, [loops]) from None
 
-    async def go(self, frame: int, fps: Fraction | float, *, mode: Literal["seek", "replay"] = "seek") -> None:
+    async def go(
+        self, frame: int, fps: Fraction | float, *, mode: CaptureMode = "seek", followed: bool = False
+    ) -> None:
         """Show a frame: by one seek, or through every frame in between without painting.
 
         Args:
             frame: Its index; not before the one shown.
             fps: Frames per second.
             mode: ``seek`` jumps if the page has the contract; a page without it is always stepped through.
+            followed: Whether the frame after it is shown next, and may be begun while this one is painted.
 
         Raises:
             PageError: The page threw while it showed the frame, or never let go; the message names it.
@@ -311,7 +281,8 @@ class LoadedPage:
             await self._step(index, fps)
             await self._in_time(index, self._begin_frame(invisible=True))
             self._browser.frames_run += 1
-        await self._step(frame, fps)
+        plain = self._browser.kind == "shell" and not (self._moves or self._sandboxes or self._has_workers)
+        await self._step(frame, fps, followed=followed and jumps and plain and self._changes)
         self._frame = frame
 
     async def picture(self, *, image: ImageKind = "png", quality: int = _JPEG_QUALITY) -> bytes:
@@ -353,8 +324,9 @@ class LoadedPage:
             await self._check_body()
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}")
         picture = self._raw(data) if raw else data
-        if last is not None and last[0] == picture:
-            if self._browser.kind == "shell":
+        self._changes = last is not None and last[0] != picture
+        if last is not None and not self._changes:
+            if self._browser.kind == "shell" and not self.is_ahead:
                 await self._begin_frame()  # taking a picture counts as damage to the next frame
                 self._still = True
             return last[1]
@@ -374,7 +346,12 @@ class LoadedPage:
             if not (await self._begin_frame()).get("hasDamage"):
                 return None
             self._still = False
-        data = (await self._begin_frame(screenshot=options)).get("screenshotData")
+        painting = self._post_frame(screenshot=options)
+        if self._follower_ms is not None:
+            self._begun = self._post_evaluate(f"window.__kodaRender.ahead({json.dumps(self._follower_ms)})")
+        data = (await painting).get("screenshotData")
+        if data is None and self.is_ahead:
+            raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}, and went on to the next")
         if data is None:  # a compositor that was too busy gives none, without a word
             data = (await self._begin_frame(screenshot=options)).get("screenshotData")
         return data
@@ -452,13 +429,21 @@ class LoadedPage:
         except TimeoutError:
             raise self._endless(self._frame, over or deadline) from None
 
-    async def _step(self, frame: int, fps: Fraction | float) -> None:
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the page was asked for the frame after the one it shows."""
+        return self._begun is not None
+
+    async def _step(self, frame: int, fps: Fraction | float, *, followed: bool = False) -> None:
         self._now_ms = float(frame * 1000 / fps)
+        self._follower_ms = None
+        asked, self._begun = self._begun, None
         ms = json.dumps(self._now_ms)
         deadline = self._frame_deadline()
         try:
             async with deadline:
-                pending = await self.evaluate(f"window.__kodaRender.frame({ms})", frame=frame)
+                asked = asked or self._post_evaluate(f"window.__kodaRender.frame({ms}, {json.dumps(followed)})")
+                pending = await self._value(asked, frame=frame)
                 if pending is None and self._left_for is None:  # a film has to be there before the page draws it
                     await self._arrive(frame, ["a film"], "films")
                     pending = await self.evaluate("window.__kodaRender.rest()", frame=frame)
@@ -470,6 +455,8 @@ class LoadedPage:
         self._check_there(frame)
         if names := self._pending(pending):
             await self._arrive(frame, names)
+        elif followed and pending == _FOLLOWED:
+            self._follower_ms = float((frame + 1) * 1000 / fps)
         if self._moves and self._browser.kind == "shell":
             await self._in_time(frame, self._stir())
 
@@ -523,6 +510,11 @@ class LoadedPage:
         """
         if self._browser.kind != "shell":
             return {}
+        return await self._post_frame(screenshot=screenshot, invisible=invisible)
+
+    def _post_frame(
+        self, *, screenshot: dict[str, object] | None = None, invisible: bool = False
+    ) -> asyncio.Future[dict[str, Any]]:
         self._ticks_ms = max(self._ticks_ms + _EXTRA_TICK_MS, self._zero_ms + self._now_ms)
         request: dict[str, object] = {"frameTimeTicks": self._ticks_ms, "interval": _TICK_MS}
         if screenshot is not None:
@@ -530,7 +522,7 @@ class LoadedPage:
         elif invisible:
             request["noDisplayUpdates"] = True
             self._still = False  # what it changed may never be reported as damage
-        return await self._session.send("HeadlessExperimental.beginFrame", request)
+        return self._session.post("HeadlessExperimental.beginFrame", request)
 
     async def evaluate(self, expression: str, *, frame: int | None = None) -> object:
         """Return what an expression of JavaScript comes to in the page, as JSON carries it; a promise is awaited.
@@ -538,8 +530,14 @@ class LoadedPage:
         Raises:
             PageError: It threw; the message names the frame where one is given.
         """
+        return await self._value(self._post_evaluate(expression), frame=frame)
+
+    def _post_evaluate(self, expression: str) -> asyncio.Future[dict[str, Any]]:
         request = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        answer = await self._session.send("Runtime.evaluate", request)
+        return self._session.post("Runtime.evaluate", request)
+
+    async def _value(self, evaluated: asyncio.Future[dict[str, Any]], *, frame: int | None) -> object:
+        answer = await evaluated
         if "exceptionDetails" in answer:
             raise await self._page_error(self.problems.take_exception(answer), frame=frame)
         return answer["result"].get("value")
@@ -578,6 +576,7 @@ class LoadedPage:
         return PageNotReady(message, context={"pending": names})
 
     def _on_worker(self, event: Mapping[str, object]) -> None:
+        self._has_workers = True
         worker = self._target.inner(str(event["sessionId"]))
         worker.on("Runtime.exceptionThrown", self.problems.on_exception)
         worker.on("Runtime.consoleAPICalled", self.problems.on_console)

@@ -12,7 +12,8 @@ from koda_ray.errors import PageError, PageNotReady
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.memory import OUT_OF_MEMORY
-from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageFacts, PageSetup
 from koda_ray.render.protocol import ProbeReport, ProbeTask
 from koda_ray.render.spec import MAX_DURATION_S
 

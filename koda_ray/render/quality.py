@@ -8,28 +8,23 @@ be meant so is a warning in the report.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
 
-from koda_ray.cancellation import end_all
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.audio import SAMPLE_RATE, total_samples
-from koda_ray.render.decode import look
-from koda_ray.render.ffmpeg import run
-from koda_ray.render.mux import CHECKSUM
+from koda_ray.render.decode import look_and_hear
+from koda_ray.render.facts import VideoFacts, facts_output, probe_video, read_facts
+from koda_ray.render.ffmpeg import Said
 from koda_ray.render.pictures import frame_name
 from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec
 
-__all__ = ["VideoFacts", "check_video", "probe_video"]
+__all__ = ["check_video"]
 
-_TIMEOUT_S = 600.0
 _SAMPLES_PER_S = 4
 _LOOK_WIDTH, _LOOK_HEIGHT = 96, 54
 _BLACK_LEVEL = 24
@@ -37,71 +32,13 @@ _SEEN_ALPHA = 8
 _UNIFORM_SPREAD = 8
 _BLANK_START_S = 0.5
 _LONG_STILL_S = 2.0
-_WEBM_RATE_SLACK = 1e-4
+_WEBM_RATE_SLACK = 0.0051
+"""Its frames are a millisecond more or less, and a rate is told with two places; their times are checked one by one."""
+_DURATION_SLACK_S = 0.0051
+"""A file's length is told in hundredths of a second."""
 _ROUNDING_S = {"webm": 0.0011, "gif": 0.0101}
 _CODEC_FRAME_S = {"mp4": 1024 / SAMPLE_RATE, "webm": 0.0265, "mov": 1 / SAMPLE_RATE}
 """How much longer than it is a sound may seem in a container: AAC's and Opus's last frame, Opus with its lead-in."""
-
-
-@dataclass(frozen=True)
-class VideoFacts:
-    """What a file holds; seconds and pixels.
-
-    ``times_s`` are the frames' presentation times, sorted; ``checksums`` those of the coded frames in the order of the
-    file; ``audio_s`` is the sound's end, None where there is none.
-    """
-
-    width: int
-    height: int
-    codec: str
-    colors: str
-    duration_s: float
-    times_s: tuple[float, ...]
-    rate: Fraction | None = None
-    audio_s: float | None = None
-    checksums: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-async def probe_video(path: Path) -> VideoFacts:
-    """Read a video's facts from its packets, without decoding one.
-
-    Raises:
-        Missing: FFmpeg is not installed.
-        EncodeFailed: It cannot read the file.
-        QualityRejected: There is no picture in it.
-    """
-    stream = "stream=index,codec_type,codec_name,width,height,color_space,color_range,avg_frame_rate"
-    entries = f"{stream}:format=duration:packet=stream_index,pts_time,duration_time,data_hash"
-    arguments = ["-v", "error", "-show_data_hash", CHECKSUM, "-show_entries", entries, "-of", "json", str(path)]
-    found = cast("dict[str, Any]", json.loads(await run("ffprobe", arguments, timeout_s=_TIMEOUT_S)))
-    streams = cast("list[dict[str, Any]]", found.get("streams") or [])
-    video = next((one for one in streams if one.get("codec_type") == "video"), None)
-    sound = next((one for one in streams if one.get("codec_type") == "audio"), None)
-    if video is None:
-        raise QualityRejected(f"{path.name} has no video stream")
-    packets = cast("list[dict[str, Any]]", found.get("packets") or [])
-    frames = [packet for packet in packets if packet["stream_index"] == video["index"]]
-    audio_s: float | None = None
-    if sound is not None:
-        ends = (
-            float(packet["pts_time"]) + float(packet.get("duration_time") or 0)
-            for packet in packets
-            if packet["stream_index"] == sound["index"] and "pts_time" in packet
-        )
-        audio_s = max(ends, default=0.0)
-    top, bottom = map(int, str(video.get("avg_frame_rate") or "0/0").split("/"))
-    return VideoFacts(
-        width=int(video["width"]),
-        height=int(video["height"]),
-        codec=str(video["codec_name"]),
-        colors=f"{video.get('color_space', 'unknown')}/{video.get('color_range', 'unknown')}",
-        duration_s=float(found.get("format", {}).get("duration", "nan")),
-        times_s=tuple(sorted(float(packet["pts_time"]) for packet in frames if "pts_time" in packet)),
-        rate=Fraction(top, bottom) if bottom else None,
-        audio_s=audio_s,
-        checksums=tuple(str(packet.get("data_hash", "")).rpartition(":")[2] for packet in frames),
-    )
 
 
 def _read_sequence(spec: RenderSpec, path: Path) -> VideoFacts:
@@ -146,21 +83,23 @@ async def check_video(
         QualityRejected: The message says what is wrong and what was seen.
         EncodeFailed: The file cannot be read or decoded.
     """
-    # both read the file, in processes of their own; what the facts say is told first
     sparingly = bool(checksums) or spec.format == "png"
-    looking = asyncio.create_task(_first_looks(spec, path, sparingly=sparingly))
-    try:
-        facts = _read_sequence(spec, path) if spec.format == "png" else await probe_video(path)
-        _check_frames(spec, facts, len(frame_hashes))
-        _check_times(spec, facts)
-        _check_sound(spec, facts)
-        if checksums and tuple(checksums) != facts.checksums:
-            raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
-        if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
-            raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
-        warnings = await _look_at(spec, path, await looking, sparingly=sparingly)
-    finally:
-        await end_all([looking])
+    seen: list[bytes] | EncodeFailed
+    if spec.format == "png":
+        facts, seen = _read_sequence(spec, path), await _looks(spec, path, None)
+    else:
+        facts, seen = await _first_looks(spec, path, sparingly=sparingly)
+    # what the facts say is told first
+    _check_frames(spec, facts, len(frame_hashes))
+    _check_times(spec, facts)
+    _check_sound(spec, facts)
+    if checksums and tuple(checksums) != facts.checksums:
+        raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
+    if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
+        raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
+    if isinstance(seen, EncodeFailed):
+        raise seen
+    warnings = await _look_at(spec, path, seen, sparingly=sparingly)
     still_s = spec.seconds(max(len(list(run)) for _, run in groupby(frame_hashes)))
     if spec.moves and still_s > max(_LONG_STILL_S, spec.seconds(spec.frame_count) / 2):
         warnings.append(f"the picture stands still for {still_s:.1f} s of {spec.seconds(spec.frame_count):.1f} s")
@@ -188,7 +127,7 @@ def _check_times(spec: RenderSpec, facts: VideoFacts) -> None:
     off = 0 if facts.rate is None else abs(facts.rate - spec.fps)
     if spec.format in AUDIO_FORMATS and wanted > 1 and off > (_WEBM_RATE_SLACK if spec.format == "webm" else 0):
         raise QualityRejected(f"the video says that it has {facts.rate} frames per second; {spec.fps} were asked for")
-    slack = max(step, _CODEC_FRAME_S.get(spec.format, 0.0) if spec.audio else 0.0, slack)
+    slack = _DURATION_SLACK_S + max(step, _CODEC_FRAME_S.get(spec.format, 0.0) if spec.audio else 0.0, slack)
     if not abs(facts.duration_s - wanted * step) <= slack:
         raise QualityRejected(f"the video lasts {facts.duration_s:.3f} s; {wanted * step:.3f} s was asked for")
 
@@ -205,9 +144,22 @@ def _check_sound(spec: RenderSpec, facts: VideoFacts) -> None:
         raise QualityRejected(f"the sound lasts {facts.audio_s:.4f} s; {wanted:.4f} s was asked for")
 
 
-async def _first_looks(spec: RenderSpec, path: Path, *, sparingly: bool) -> list[bytes]:
-    """Return the first frame of each unit, which tells nearly always; or some of each second."""
-    return await _looks(spec, path, None if sparingly and spec.format != "gif" else _often(spec))
+async def _first_looks(
+    spec: RenderSpec, path: Path, *, sparingly: bool
+) -> tuple[VideoFacts, list[bytes] | EncodeFailed]:
+    """Read the facts, and in the same reading the first frame of each unit, which tells nearly always.
+
+    Where nothing proves that its frames are whole, and in a GIF, some of each second are looked at. What cannot be
+    decoded has facts all the same.
+    """
+    frames = None if sparingly and spec.format != "gif" else _often(spec)
+    packets = path.with_suffix(".packets")
+    try:
+        said = await _look(spec, path, frames, more=facts_output(str(packets)))
+        facts = read_facts(path, await asyncio.to_thread(packets.read_text), said.words)
+    except EncodeFailed as error:
+        return await probe_video(path), error
+    return facts, _cut(said.output)
 
 
 def _often(spec: RenderSpec) -> range:
@@ -237,9 +189,16 @@ async def _look_at(spec: RenderSpec, path: Path, seen: list[bytes], *, sparingly
 
 async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int] | None) -> list[bytes]:
     """Return frames as small RGBA pictures."""
-    size = _LOOK_WIDTH * _LOOK_HEIGHT * 4
+    return _cut((await _look(spec, path, frames)).output)
+
+
+async def _look(spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Sequence[str] = ()) -> Said:
     filters = f"scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:in_color_matrix=bt709:flags=area,format=rgba"
-    pixels = await look(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"])
+    return await look_and_hear(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"], more=more)
+
+
+def _cut(pixels: bytes) -> list[bytes]:
+    size = _LOOK_WIDTH * _LOOK_HEIGHT * 4
     return [pixels[start : start + size] for start in range(0, len(pixels), size)]
 
 

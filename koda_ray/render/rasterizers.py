@@ -36,7 +36,8 @@ from koda_ray.render.graphics import (
     software_graphics,
 )
 from koda_ray.render.isolation import own_folder, write_whole
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 
 __all__ = ["Measured", "choose_rasterizer", "fastest", "kept_at", "measure_rasterizers"]
 

@@ -21,7 +21,6 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -90,8 +89,6 @@ _PREPARED = 4
 _LINGERS_S = 0.1
 _PREPARED_S = 10.0
 """How long nobody is made ready again: Ray keeps a process that does nothing for about so long."""
-_READY_TIMES = 4
-"""Times as long that a page may take to become ready in background work."""
 _AGAIN_S = 0.2
 _CPU = "CPU"
 _DONE = "done"
@@ -173,15 +170,10 @@ def _capture(
             tell(told)
 
         async with _executor_here(chromium_path, memory, graphics) as local:
-            await local.capture(task if task.urgent else _with_longer_to_be_ready(task), hear)
+            await local.capture(task, hear)
         return _DONE
 
     yield from _run(work, background=not task.urgent, least_bytes=least_bytes)
-
-
-def _with_longer_to_be_ready(task: CaptureTask) -> CaptureTask:
-    """Let the page take longer to become ready, as whoever leaves the processors to others does."""
-    return replace(task, spec=replace(task.spec, ready_timeout_s=task.spec.ready_timeout_s * _READY_TIMES))
 
 
 def _probe(

@@ -17,7 +17,8 @@ from benchmarks.cpu import ProcessKind, children_cpu_s, kind_of, pinned_to, tree
 from benchmarks.ssim import ssim
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.programs import find_program
 
 BUSY = """<script>

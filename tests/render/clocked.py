@@ -11,7 +11,8 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 
 __all__ = ["FPS", "STYLE", "collect", "documents", "level", "opened", "value"]
 

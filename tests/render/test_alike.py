@@ -18,7 +18,8 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageFacts, PageSetup
 from koda_ray.render.protocol import JobContext, RenderResult, UnitResult
 from koda_ray.roles.offline import generate_files, make_plan, parse_brief
 from koda_ray.state.keys import unit_key

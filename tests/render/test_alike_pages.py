@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koda_ray.render.browser import Browser
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from tests.render.changed_pages import FRAMES, Act, bundle_of, changes, first_difference, pages
 from tests.tiers import examples
 

@@ -19,13 +19,14 @@ from koda_ray.render import audio
 from koda_ray.render.audio import SAMPLE_RATE, check_audio, decode_audio, total_samples
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.encode import UnitEncoder
+from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.foreign import run_on_foreign
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.mux import join_units
 from koda_ray.render.protocol import JobContext
-from koda_ray.render.quality import check_video, probe_video
+from koda_ray.render.quality import check_video
 from koda_ray.render.spec import AudioTrack, RenderSpec
 from koda_ray.state.storage import Storage
 from koda_ray.video_formats import VideoFormat

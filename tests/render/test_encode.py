@@ -19,9 +19,10 @@ from PIL import Image, ImageDraw
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render import matroska, pipe
 from koda_ray.render.encode import UnitEncoder
+from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
-from koda_ray.render.quality import check_video, probe_video
+from koda_ray.render.quality import check_video
 from koda_ray.render.sheet import make_thumbnail, seeks_to, thumbnail_frame
 from koda_ray.render.spec import RenderSpec
 from tests.render.conftest import small

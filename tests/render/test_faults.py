@@ -23,7 +23,8 @@ from koda_ray.render.environment import read_environment
 from koda_ray.render.isolation import sweep_dead_folders
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, ProbeTask, UnitResult
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.stored import read_unit

@@ -18,7 +18,8 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.cdp import BrowserConnection
 from koda_ray.render.memory import MemoryLimit
 from koda_ray.render.outbox import Outbox
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from tests.render.conftest import until
 
 MIB = 1 << 20

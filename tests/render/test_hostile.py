@@ -20,7 +20,8 @@ from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageFacts, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageFacts, PageSetup
 from koda_ray.render.problems import MAX_PROBLEMS
 from koda_ray.render.protocol import JobContext, ProbeTask
 from koda_ray.render.serving import ORIGIN

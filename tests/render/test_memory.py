@@ -20,7 +20,8 @@ from koda_ray.render.bundle import Bundle
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import OUT_OF_MEMORY, MemoryLimit, MemoryWatch, machine_bytes, tree_bytes
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small

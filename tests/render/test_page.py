@@ -17,7 +17,8 @@ from koda_ray.errors import InvalidInput, PageError, PageNotReady
 from koda_ray.render import page as page_module
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from tests.built import read_folder
 from tests.render.conftest import PAGES, loaded, until
 

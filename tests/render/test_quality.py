@@ -13,10 +13,11 @@ from PIL import Image, ImageChops, ImageDraw, ImageStat
 from koda_ray.errors import QualityRejected
 from koda_ray.render.compare import compare_videos
 from koda_ray.render.encode import unit_encoder
+from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.mux import join_units
 from koda_ray.render.pictures import frame_name
-from koda_ray.render.quality import check_video, probe_video
+from koda_ray.render.quality import check_video
 from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, sheet_frames
 from koda_ray.render.spec import RenderSpec, plan_units
 from tests.render.conftest import small

@@ -25,7 +25,8 @@ from koda_ray.render.graphics import RASTERIZERS, RasterizerName, software_graph
 from koda_ray.render.isolation import CAPTURE, WorkFolder, captures_at_work
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.memory import helper_threads
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.programs import find_browser
 from koda_ray.render.rasterizers import Measured, choose_rasterizer, fastest, measure_rasterizers
 

@@ -25,7 +25,8 @@ from koda_ray.render.graphics import Graphics, software_graphics
 from koda_ray.render.interposing import find_interposer
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.pipe import Pipe
 from koda_ray.render.programs import find_browser
 from koda_ray.render.protocol import JobContext

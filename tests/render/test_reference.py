@@ -19,7 +19,8 @@ import pytest_asyncio
 from PIL import Image
 
 from koda_ray.render.browser import Browser
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from tests.render.reference.compare import Difference, contact_sheet, difference, side_by_side
 from tests.render.reference.scenes import FPS, GONE, PAGES, SCENES, ReferenceScene
 

@@ -14,7 +14,8 @@ from koda_ray.render import shaders
 from koda_ray.render.bundle import Bundle
 from koda_ray.render.graphics import software_graphics
 from koda_ray.render.local import LocalExecutor
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.shaders import ShaderCache
 
 FILE = f"ab/{'0' * 38}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
@@ -14,7 +15,8 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -151,6 +153,50 @@ async def test_clearing_leaves_what_the_page_had_set(browser: Browser) -> None:
         await page.picture()
     assert await value(page, STATE) == await value(page, "was")
     assert await value(page, "gl.getError()") == 0
+    await page.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("gl.stencilMaskSeparate(gl.BACK, 5); gl.stencilMaskSeparate(1, 9)", id="of one side"),
+        pytest.param("gl.stencilMaskSeparate(gl.FRONT_AND_BACK, -1); gl.depthMask(0)", id="of both sides"),
+        pytest.param(
+            "gl.getExtension('oes_draw_buffers_INDEXED').colorMaskiOES(0, true, false, true, true)", id="of one buffer"
+        ),
+        pytest.param("try { gl.colorMask(false) } catch {} gl.clearColor('.5', null, NaN, 2)", id="in odd ways"),
+    ],
+)
+async def test_what_the_page_said_of_clearing_is_as_it_said_it(browser: Browser, said: str) -> None:
+    draw = f"if (!frame) {{ {said}; window.was = {STATE}; window.wrong = gl.getError() }}; bar(x)"
+    page = await opened(browser, draw, "webgl2", "{stencil: true}")
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await page.picture()
+    assert await value(page, STATE) == await value(page, "was")
+    assert await value(page, "gl.getError()") == 0
+    await page.close()
+
+
+async def test_a_context_that_was_lost_begins_anew(browser: Browser) -> None:
+    lose = (
+        "if (!frame) { window.was = LOOK; gl.colorMask(false, true, true, true); gl.clearColor(1, 0, 0, 1);"
+        "c.addEventListener('webglcontextlost', (event) => event.preventDefault());"
+        "c.addEventListener('webglcontextrestored', () => { window.there = true });"
+        "window.loss = gl.getExtension('WEBGL_lose_context'); loss.loseContext() };"
+        "if (frame === 2) loss.restoreContext(); if (frame > 2) gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4)"
+    )
+    page = await opened(browser, lose.replace("LOOK", STATE), "webgl", "{stencil: true}")
+    for frame in range(3):
+        await page.go(frame, FPS)
+        await page.picture()
+    async with asyncio.timeout(60):
+        while not await value(page, "!!window.there"):
+            await asyncio.sleep(0.02)
+    for frame in range(3, 6):
+        await page.go(frame, FPS)
+        await page.picture()
+    assert await value(page, STATE) == await value(page, "was")
     await page.close()
 
 

@@ -18,7 +18,8 @@ from koda_ray.actors.stills import still_clock
 from koda_ray.errors import NotFound, SandboxError, ServerFailed
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.sandbox.base import Sandbox
 from koda_ray.sandbox.build import build, export
 from koda_ray.sandbox.preview import PREVIEW, answers_at, http_client, open_socket

@@ -6,8 +6,8 @@
 // the page does that.
 const kodaCanvas = (() => {
   const FRAMEBUFFER = 0x8ca6, COLOR = 0x4000, DEPTH = 0x100, STENCIL = 0x400, SCISSOR = 0xc11, DISCARD = 0x8c89;
-  const COLOR_MASK = 0xc23, DEPTH_MASK = 0xb72, STENCIL_MASKS = [[0x404, 0xb98], [0x405, 0x8ca5]]; // front, back
-  const CLEAR_COLOR = 0xc22, CLEAR_DEPTH = 0xb73, CLEAR_STENCIL = 0xb91;
+  const COLOR_MASK = 0xc23, DEPTH_MASK = 0xb72, CLEAR_COLOR = 0xc22, CLEAR_DEPTH = 0xb73, CLEAR_STENCIL = 0xb91;
+  const FRONT = 0x404, BACK = 0x405, BOTH = 0x408, STENCIL_MASK = 0xb98, STENCIL_BACK_MASK = 0x8ca5;
   const DRAWS = [
     "drawArrays", "drawElements", "drawArraysInstanced", "drawElementsInstanced", "drawRangeElements", "clearBufferfv",
     "clearBufferiv", "clearBufferuiv", "clearBufferfi", "blitFramebuffer", "readPixels", "copyTexImage2D", "copyTexSubImage2D",
@@ -15,8 +15,9 @@ const kodaCanvas = (() => {
   ];
   const DRAWING = /^(multiD|d)raw(Arrays|Elements)/; // what extensions draw with
   // Without it a shader is compiled when it is first used, before the picture is taken; with it, some time later.
-  const LATER = "KHR_parallel_shader_compile";
-  const kept = new WeakMap(); // context -> {frame: when it was cleared, all: what there is to clear, alpha}
+  const LATER = "khr_parallel_shader_compile";
+  const INDEXED = "oes_draw_buffers_indexed"; // with it a buffer has a mask of its own
+  const kept = new WeakMap(); // context -> {frame: when it was cleared, all: what there is to clear, alpha, said}
   let frame = 0;
 
   for (const { prototype } of [WebGLRenderingContext, WebGL2RenderingContext]) {
@@ -24,36 +25,59 @@ const kodaCanvas = (() => {
       const { value } = Object.getOwnPropertyDescriptor(prototype, name);
       return typeof value === "function" ? [[name, (gl, ...given) => Reflect.apply(value, gl, given)]] : [];
     }));
-    const is = (gl, name) => native.getParameter(gl, name);
-    const isWhole = (gl, state, mask) => // whether the page's own clearing leaves nothing of what was there
+    // What a page says of clearing is remembered: to ask for it is to wait until all is drawn that was asked for before.
+    const asked = (gl) => ({
+      color: native.getParameter(gl, COLOR_MASK), depth: native.getParameter(gl, DEPTH_MASK),
+      front: native.getParameter(gl, STENCIL_MASK), back: native.getParameter(gl, STENCIL_BACK_MASK),
+      clearColor: native.getParameter(gl, CLEAR_COLOR), clearDepth: native.getParameter(gl, CLEAR_DEPTH),
+      clearStencil: native.getParameter(gl, CLEAR_STENCIL),
+    });
+    const remember = (name, noted) => {
+      prototype[name] = { [name](...given) {
+        native[name](this, ...given);
+        const said = kept.get(this)?.said;
+        if (said && !native.isContextLost(this)) noted(said, ...given);
+      } }[name];
+    };
+    remember("colorMask", (said, ...given) => { said.color = given.slice(0, 4).map(Boolean); });
+    remember("depthMask", (said, on) => { said.depth = Boolean(on); });
+    remember("stencilMask", (said, mask) => { said.front = said.back = mask >>> 0; });
+    remember("stencilMaskSeparate", (said, face, mask) => {
+      if (+face === FRONT || +face === BOTH) said.front = mask >>> 0;
+      if (+face === BACK || +face === BOTH) said.back = mask >>> 0;
+    });
+    remember("clearColor", (said, ...given) => { said.clearColor = given.slice(0, 4).map(Number); });
+    remember("clearDepth", (said, depth) => { said.clearDepth = Number(depth); });
+    remember("clearStencil", (said, stencil) => { said.clearStencil = stencil | 0; });
+    const isWhole = (gl, state, said, mask) => // whether the page's own clearing leaves nothing of what was there
       (mask & state.all) === state.all && !native.isEnabled(gl, SCISSOR) && !(native.beginTransformFeedback && native.isEnabled(gl, DISCARD)) &&
-      is(gl, COLOR_MASK).every(Boolean) && (!(state.all & DEPTH) || is(gl, DEPTH_MASK)) &&
-      (!(state.all & STENCIL) || (is(gl, STENCIL_MASKS[0][1]) & 255) === 255);
-    const clear = (gl, state) => {
+      said.color.every(Boolean) && (!(state.all & DEPTH) || said.depth) && (!(state.all & STENCIL) || (said.front & 255) === 255);
+    const clear = (gl, state, said) => {
       const on = [SCISSOR, DISCARD].filter((name) => (name !== DISCARD || native.beginTransformFeedback) && native.isEnabled(gl, name));
-      const masks = is(gl, COLOR_MASK), depth = is(gl, DEPTH_MASK), stencils = STENCIL_MASKS.map(([face, name]) => [face, is(gl, name)]);
-      const was = [is(gl, CLEAR_COLOR), is(gl, CLEAR_DEPTH), is(gl, CLEAR_STENCIL)];
       for (const name of on) native.disable(gl, name);
       native.colorMask(gl, true, true, true, true);
       native.depthMask(gl, true);
-      for (const [face] of stencils) native.stencilMaskSeparate(gl, face, 0xffffffff);
+      native.stencilMaskSeparate(gl, BOTH, 0xffffffff);
       native.clearColor(gl, 0, 0, 0, state.alpha ? 0 : 1);
       native.clearDepth(gl, 1);
       native.clearStencil(gl, 0);
       native.clear(gl, state.all);
-      native.clearColor(gl, ...was[0]);
-      native.clearDepth(gl, was[1]);
-      native.clearStencil(gl, was[2]);
-      for (const [face, mask] of stencils) native.stencilMaskSeparate(gl, face, mask);
-      native.depthMask(gl, depth);
-      native.colorMask(gl, ...masks);
+      native.clearColor(gl, ...said.clearColor);
+      native.clearDepth(gl, said.clearDepth);
+      native.clearStencil(gl, said.clearStencil);
+      native.stencilMaskSeparate(gl, FRONT, said.front);
+      native.stencilMaskSeparate(gl, BACK, said.back);
+      native.depthMask(gl, said.depth);
+      native.colorMask(gl, ...said.color);
       for (const name of on) native.enable(gl, name);
     };
     const before = (gl, mask) => {
       const state = kept.get(gl);
-      if (!state || state.frame === frame || is(gl, FRAMEBUFFER) || native.isContextLost(gl)) return;
+      if (!state || state.frame === frame || native.getParameter(gl, FRAMEBUFFER)) return;
+      if (native.isContextLost(gl)) { state.said = null; return; }
       state.frame = frame;
-      if (!isWhole(gl, state, mask)) clear(gl, state);
+      const said = state.said ?? asked(gl);
+      if (!isWhole(gl, state, said, mask)) clear(gl, state, said);
     };
     const wrap = (target, name, context) => {
       const { value } = Object.getOwnPropertyDescriptor(target, name);
@@ -71,8 +95,10 @@ const kodaCanvas = (() => {
     };
     const owners = new WeakMap(), known = new WeakSet(); // of extensions
     prototype.getExtension = function getExtension(name) {
-      if (String(name) === LATER) return null;
+      const called = String(name).toLowerCase();
+      if (called === LATER) return null;
       const found = native.getExtension(this, name);
+      if (called === INDEXED && kept.has(this)) kept.get(this).said = null;
       const methods = found && Object.getPrototypeOf(found);
       if (!methods || !Object.getOwnPropertyNames(methods).some((method) => DRAWING.test(method))) return found;
       owners.set(found, this);
@@ -81,9 +107,13 @@ const kodaCanvas = (() => {
       for (const method of Object.getOwnPropertyNames(methods)) if (DRAWING.test(method)) wrap(methods, method, (extension) => owners.get(extension));
       return found;
     };
-    prototype.getSupportedExtensions = function getSupportedExtensions() { return (native.getSupportedExtensions(this) || []).filter((name) => name !== LATER); };
+    prototype.getSupportedExtensions = function getSupportedExtensions() { return (native.getSupportedExtensions(this) || []).filter((name) => name.toLowerCase() !== LATER); };
   }
 
+  const asInitially = () => ({
+    color: [true, true, true, true], depth: true, front: 0xffffffff, back: 0xffffffff, clearColor: [0, 0, 0, 0], clearDepth: 1, clearStencil: 0,
+  });
+  const listen = EventTarget.prototype.addEventListener;
   const met = new WeakSet();
   // A canvas's context, by the getContext that it is given with; one of WebGL so that its buffer is kept.
   const contextOf = (getContext, canvas, [kind, ...given]) => {
@@ -94,7 +124,10 @@ const kodaCanvas = (() => {
     if (!gl || met.has(gl)) return gl;
     met.add(gl);
     const { alpha, depth, stencil } = gl.getContextAttributes() ?? {};
-    if (!keeps) kept.set(gl, { frame, all: COLOR | (depth ? DEPTH : 0) | (stencil ? STENCIL : 0), alpha });
+    if (keeps) return gl;
+    const state = { frame, all: COLOR | (depth ? DEPTH : 0) | (stencil ? STENCIL : 0), alpha, said: asInitially() };
+    kept.set(gl, state);
+    Reflect.apply(listen, gl.canvas, ["webglcontextlost", () => { state.said = null; }]); // it begins anew, and is asked from then on
     return gl;
   };
   if (globalThis.HTMLCanvasElement) {

@@ -17,6 +17,7 @@
     attachShadow: Element.prototype.attachShadow,
     listen: EventTarget.prototype.addEventListener,
     length: Object.getOwnPropertyDescriptor(window, "length").get.bind(window),
+    postTask: window.Scheduler && Scheduler.prototype.postTask.bind(window.scheduler), // as long as it is not to wait
   };
   const { origin } = new URL(document.baseURI); // where its files are, also of a frame that is of no origin itself
   let loaded = false; // what is written after that is never complete, and there
@@ -528,13 +529,15 @@
   };
 
   // Move to a time. The page's own callbacks first, then its contract, then everything the browser plays.
-  const frame = async (ms) => {
+  const frame = async (ms, isFollowed = false) => {
     kodaWitness.next();
     kodaCanvas.next();
     await pictures.prepare(ms);
     await clock.moveTimers(ms);
     media.place();
-    return media.pending().length ? null : rest(); // what draws a film wants it to be there
+    if (media.pending().length) return null; // what draws a film wants it to be there
+    const names = await rest();
+    return isFollowed && !names.length && standsAlone() ? follow() : names;
   };
   const rest = async () => {
     syncAnimations(); // callbacks see what this frame will show
@@ -542,6 +545,15 @@
     await seekContract();
     return again();
   };
+  // The next frame's scripts may run while this one is painted: once it is committed it is the browser's own. That is in the
+  // task in which our callback runs; what the browser has to tell the page of it comes in tasks behind, and we behind those.
+  let committed = null;
+  const standsAlone = () => native.postTask && !native.length() && !document.getElementsByTagName("video").length;
+  const follow = () => {
+    committed = new Promise((done) => native.raf(() => native.postTask(done, { priority: "background" })));
+    return "followed";
+  };
+  const ahead = (ms) => committed.then(() => frame(ms, true));
   // What arrived meanwhile (a frame's page, a film) has to be put to this time too.
   const again = async () => {
     if (kodaFonts.settle()) await seekContract(); // a canvas, or what measured letters, had another font
@@ -563,7 +575,7 @@
     return names.length ? names : coming();
   };
   const api = {
-    look, status, bootTick, begin, frame, rest, again, films: media.pending, pending: coming, strays: offscreen.takeStrays, witness: kodaWitness.said,
+    look, status, bootTick, begin, frame, ahead, rest, again, films: media.pending, pending: coming, strays: offscreen.takeStrays, witness: kodaWitness.said,
     painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
       const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
       const over = (there) => { native.clearInterval(timer); resolve(there); };
@@ -574,9 +586,7 @@
   kodaWitness.arm();
 
   // ---- a frame that the page around it may not look into --------------------------------------------------------
-  const isReached = () => { // by that page
-    try { return !kodaAlone && Boolean(parent.document); } catch { return false; }
-  };
+  const isReached = () => { try { return !kodaAlone && Boolean(parent.document); } catch { return false; } }; // by that page
   if (parent !== window && !isReached()) {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = async ({ data: [what, ...given] }) => {

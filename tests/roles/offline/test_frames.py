@@ -21,7 +21,8 @@ from PIL import Image
 
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
-from koda_ray.render.page import LoadedPage, PageSetup
+from koda_ray.render.page import LoadedPage
+from koda_ray.render.page_setup import PageSetup
 from koda_ray.roles.offline import generate_files, make_plan, parse_brief
 from tests.template.building import TemplateBuilds, write_project
 
