@@ -117,12 +117,13 @@ async def test_no_page_looks_otherwise_because_it_is_ahead(browser: Browser) -> 
     def look(acts: Sequence[Act]) -> None:
         nonlocal ahead
         page = bundle_of(acts)
-        plain, early = (
+        plain, again, early = (
             asyncio.run_coroutine_threadsafe(shown(browser, page, followed=followed), loop).result()
-            for followed in (False, True)
+            for followed in (False, False, True)
         )
-        assert plain.pictures == early.pictures
-        ahead += early.ahead
+        if plain.pictures == again.pictures:  # what a <use> shows moves by itself
+            assert plain.pictures == early.pictures
+            ahead += early.ahead
 
     await asyncio.to_thread(look)
     assert ahead > 100
