@@ -177,6 +177,7 @@ class _Capture:
                 props=spec.props,
                 transparent=spec.alpha,
                 witness=witness if self._browser.kind == "shell" else None,  # another paints when it likes
+                ahead=self._goes_ahead,
             ),
         )
         await self._page.wait_ready(spec.ready_timeout_s if ready_timeout_s is None else ready_timeout_s)
@@ -386,20 +387,24 @@ class _Capture:
         """Show a frame, which may be followed by the next, and return its picture and the picture's hash."""
         spec = self._task.spec
         await page.go(frame, spec.fps, mode=mode, followed=followed)
+        await self._check_strict(page, frame)
         image = await page.picture(image=self._image, quality=self._quality)
-        if (
-            spec.strict and page.problems.fatal is not None and not page.is_ahead
-        ):  # else it is the next frame's, perhaps
-            await page.problems.place()
-            fatal = page.problems.fatal
-            where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
-            raise PageError(
-                f"frame {frame}: {fatal.message}{where}{page.problems.because(fatal.message)}",
-                context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
-            )
+        if not page.is_ahead:  # what it throws from now on is the next frame's
+            await self._check_strict(page, frame)
         if self._picture is None or image is not self._picture[0]:
             self._picture = image, hashlib.sha256(image).hexdigest()[:_HASH_DIGITS]
         return self._picture
+
+    async def _check_strict(self, page: LoadedPage, frame: int) -> None:
+        if not self._task.spec.strict or page.problems.fatal is None:
+            return
+        await page.problems.place()
+        fatal = page.problems.fatal
+        where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
+        raise PageError(
+            f"frame {frame}: {fatal.message}{where}{page.problems.because(fatal.message)}",
+            context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
+        )
 
 
 async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, writer: asyncio.Task[None]) -> None:

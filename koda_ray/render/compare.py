@@ -82,7 +82,8 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
     # first frames of units are decoded without the others; a long video's sheet shows nothing else
     moments = starts if _FEW < len(starts) <= _MANY else sheet_frames(spec)
     chosen = [frame for frame in moments if spec.seconds(frame) <= facts.times_s[-1]]
-    rate = float(facts.rate or spec.fps)
+    # webm says its rate with two places, and a frame's time to the millisecond
+    rate = last / (facts.times_s[-1] - facts.times_s[0]) if last else float(spec.fps)
     others = [min(last, round(spec.seconds(frame) * rate)) for frame in chosen]
     width, height = spec.picture
     # what the smaller one cannot show is not missing in the other

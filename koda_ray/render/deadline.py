@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections import defaultdict
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -32,7 +33,7 @@ class Deadline:
     """A limit of time that may be entered again and again: what is awaited within gets a TimeoutError when it is over.
 
     Args:
-        pid: The browser's first process. Our own process is looked at as well: it serves the page.
+        pid: The browser's first process. Our own thread is looked at as well: it serves the page.
         limit_s: How long it may take on a machine that does nothing else.
     """
 
@@ -97,9 +98,11 @@ class Deadline:
             # a thread's wait counts when it ends, and may be longer than the time since the last look
             self._waited_s += waited_s
             self._processor_s += processor_s
-            if self._processor_s < self._limit_s * (os.cpu_count() or 1):  # more than it could have had otherwise
+            if self._processor_s < self._limit_s * len(os.sched_getaffinity(0)):
                 waited_s = min(self._waited_s, now - self._began, self._limit_s * (_MOST - 1))
-                self._ends = self._began + self._limit_s + waited_s
+                self._ends = max(self._ends, self._began + self._limit_s + waited_s)
+        elif now > self._ends:  # nobody looked in time: we ourselves had no processor
+            self._ends = now + self._limit_s / _LOOKS
         self._used, self._looked = used, now
 
 
@@ -111,13 +114,13 @@ class _Used(NamedTuple):
 
 
 def _used_by(pid: int) -> dict[tuple[int, int], _Used]:
-    """Return what each thread of a family and of this process has used; nothing where the kernel does not count it."""
+    """Return what each thread of a family and this one has used; nothing where the kernel does not count it."""
     found: dict[tuple[int, int], _Used] = {}
-    for process in {*family([pid]), os.getpid()}:
-        for thread in threads(process):
-            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat", "rb") as file:
-                ran, waited, _ = map(int, file.read().split())
-                found[process, thread] = _Used(ran, waited)
+    ours = os.getpid(), threading.get_native_id()
+    for process, thread in [(one, thread) for one in family([pid]) for thread in threads(one)] + [ours]:
+        with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat", "rb") as file:
+            ran, waited, _ = map(int, file.read().split())
+            found[process, thread] = _Used(0 if process == ours[0] else ran, waited)
     return found
 
 

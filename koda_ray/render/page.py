@@ -85,9 +85,8 @@ class LoadedPage:
         self._last: tuple[str | bytes, bytes] | None = None
         self._still = False
         self._changes = False  # whether the picture before the last was another
-        self._follower_ms: float | None = (
-            None  # when the next frame is, where it may be begun while this one is painted
-        )
+        self._asked = 0  # how many requests there were when it was ready
+        self._follower_ms: float | None = None  # when the next frame is, where it may be begun early
         self._begun: asyncio.Future[dict[str, Any]] | None = None  # the page's answer where it was
         self._has_workers = False
         self._contract = False
@@ -145,6 +144,7 @@ class LoadedPage:
         self._worker_source = worker_clock(setup.seed)
         witness = None if self._hides else setup.witness
         moved = Moved(drawings=self._draws, pictures=self._moves and self._browser.kind == "full")
+        clock = page_clock(setup.seed, setup.props, moved, witness=witness, ahead=setup.ahead)
         self._background = _CLEAR if setup.transparent else _WHITE
         if setup.transparent:
             await session.send(_BACKGROUND, {"color": self._background})
@@ -153,7 +153,7 @@ class LoadedPage:
             session.post("Runtime.enable"),
             session.post("Log.enable"),
             session.post("Page.enable"),
-            session.post(_INJECT, {"source": page_clock(setup.seed, setup.props, moved, witness=witness)}),
+            session.post(_INJECT, {"source": clock}),
         ]:
             await call
         if self._sandboxes:  # a world of its own in each frame takes as long as a tenth of a page's start
@@ -232,6 +232,7 @@ class LoadedPage:
         if facts.get("aside"):  # animations are aside of where they begin: the first frame moves them like all others
             await self._in_time(0, self._begin_frame())
         self._ready = True
+        self._asked = self._server.begun
         return PageFacts(
             contract=self._contract,
             duration_s=_positive(facts.get("duration")),
@@ -282,7 +283,8 @@ class LoadedPage:
             await self._in_time(index, self._begin_frame(invisible=True))
             self._browser.frames_run += 1
         plain = self._browser.kind == "shell" and not (self._moves or self._sandboxes or self._has_workers)
-        await self._step(frame, fps, followed=followed and jumps and plain and self._changes)
+        quiet = self._changes and self._asked == self._server.begun
+        await self._step(frame, fps, followed=followed and jumps and plain and quiet)
         self._frame = frame
 
     async def picture(self, *, image: ImageKind = "png", quality: int = _JPEG_QUALITY) -> bytes:
@@ -349,6 +351,7 @@ class LoadedPage:
         painting = self._post_frame(screenshot=options)
         if self._follower_ms is not None:
             self._begun = self._post_evaluate(f"window.__kodaRender.ahead({json.dumps(self._follower_ms)})")
+            self._follower_ms = None
         data = (await painting).get("screenshotData")
         if data is None and self.is_ahead:
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}, and went on to the next")
@@ -437,13 +440,13 @@ class LoadedPage:
     async def _step(self, frame: int, fps: Fraction | float, *, followed: bool = False) -> None:
         self._now_ms = float(frame * 1000 / fps)
         self._follower_ms = None
-        asked, self._begun = self._begun, None
+        began, self._begun = self._begun, None
         ms = json.dumps(self._now_ms)
         deadline = self._frame_deadline()
         try:
             async with deadline:
-                asked = asked or self._post_evaluate(f"window.__kodaRender.frame({ms}, {json.dumps(followed)})")
-                pending = await self._value(asked, frame=frame)
+                moved = began or self._post_evaluate(f"window.__kodaRender.frame({ms}, {json.dumps(followed)})")
+                pending = await self._value(moved, frame=frame)
                 if pending is None and self._left_for is None:  # a film has to be there before the page draws it
                     await self._arrive(frame, ["a film"], "films")
                     pending = await self.evaluate("window.__kodaRender.rest()", frame=frame)
@@ -453,7 +456,8 @@ class LoadedPage:
             self._check_there(frame, failed=True)  # what threw was perhaps the page that came instead
             raise
         self._check_there(frame)
-        if names := self._pending(pending):
+        has_asked = began is not None and self._asked != self._server.begun  # and has it by now, perhaps
+        if names := self._pending(pending) or (["what the page asked for"] if has_asked else []):
             await self._arrive(frame, names)
         elif followed and pending == _FOLLOWED:
             self._follower_ms = float((frame + 1) * 1000 / fps)

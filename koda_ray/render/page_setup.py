@@ -34,6 +34,7 @@ class PageSetup:
         transparent: Whether what the page does not paint stays transparent, instead of white.
         witness: Whether it is noted what frames are drawn from, where the bundle hides none of it; ``dry`` draws no
             WebGL.
+        ahead: Whether the next frame may be asked for while one is painted (`LoadedPage.go`).
     """
 
     width: int
@@ -44,3 +45,4 @@ class PageSetup:
     props: str = "{}"
     transparent: bool = False
     witness: Witness | None = None
+    ahead: bool = False

@@ -33,6 +33,7 @@ class BundleServer:
 
     Attributes:
         inputs: What was asked for so far.
+        begun: How many requests there were so far, of whatever kind.
     """
 
     def __init__(self, bundle: Bundle, problems: Problems, on_journey: Callable[[str, str], None]) -> None:
@@ -41,6 +42,7 @@ class BundleServer:
         self._problems = problems
         self._on_journey = on_journey
         self._under_way: dict[str, tuple[str, str, str | None]] = {}
+        self.begun = 0
 
     def attach(self, session: ProtocolSession) -> None:
         """Answer a target's requests from now on; a page's also answers those of its workers."""
@@ -67,6 +69,7 @@ class BundleServer:
             del self._under_way[request]
 
     def _on_sent(self, session: ProtocolSession, event: Mapping[str, object]) -> None:
+        self.begun += 1
         if event.get("type") not in _NEVER_DONE:
             request = cast("Mapping[str, object]", event["request"])
             frame = str(event.get("frameId")) if event.get("type") == "Document" else None

@@ -11,7 +11,7 @@ __all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "
 
 _PAGE = (
     *("world.js", "digest.js", "witness.js", "core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js"),
-    *("films.js", "pictures.js", "scroll.js", "stops.js", "page.js"),
+    *("films.js", "pictures.js", "scroll.js", "stops.js", "ahead.js", "page.js"),
 )
 _WORKER = ("core.js", "canvas.js", "offscreen.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it
@@ -35,7 +35,9 @@ class Moved:
     pictures: bool = False
 
 
-def page_clock(seed: int, props: str, moved: Moved | None = None, *, witness: Witness | None = None) -> str:
+def page_clock(
+    seed: int, props: str, moved: Moved | None = None, *, witness: Witness | None = None, ahead: bool = False
+) -> str:
     """Return the script that runs in a page, and in each frame of it, before any other.
 
     Args:
@@ -43,8 +45,9 @@ def page_clock(seed: int, props: str, moved: Moved | None = None, *, witness: Wi
         props: JSON that the page finds as ``window.__kodaProps``.
         moved: Which pictures it moves.
         witness: How it is noted what frames are drawn from (`koda_ray.render.alike`); it is not where this is None.
+        ahead: Whether it may be asked for the next frame while one is painted.
     """
-    return _page(seed, moved, alone=False, witness=witness).replace("__PROPS__", props)
+    return _page(seed, moved, alone=False, witness=witness, ahead=ahead).replace("__PROPS__", props)
 
 
 def unscripted_clock(seed: int, moved: Moved | None = None) -> str:
@@ -71,10 +74,10 @@ def clock_text() -> str:
     return _source(_PAGE) + _source(_WORKER)
 
 
-def _page(seed: int, moved: Moved | None, *, alone: bool, witness: Witness | None = None) -> str:
+def _page(seed: int, moved: Moved | None, *, alone: bool, witness: Witness | None = None, ahead: bool = False) -> str:
     source = _source(_PAGE).replace("__SEED__", str(seed))
     drawings, pictures = (moved.drawings, moved.pictures) if moved else (False, False)
-    said = {"__ALONE__": alone, "__DRAWINGS__": drawings, "__PICTURES__": pictures}
+    said = {"__ALONE__": alone, "__AHEAD__": ahead, "__DRAWINGS__": drawings, "__PICTURES__": pictures}
     for name, value in {**said, "__WITNESS__": witness is not None, "__DRY__": witness == "dry"}.items():
         source = source.replace(name, str(value).lower())
     return source

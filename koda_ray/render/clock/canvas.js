@@ -115,14 +115,18 @@ const kodaCanvas = (() => {
   });
   const listen = EventTarget.prototype.addEventListener;
   const met = new WeakSet();
+  let contexts = 0;
   // A canvas's context, by the getContext that it is given with; one of WebGL so that its buffer is kept.
   const contextOf = (getContext, canvas, [kind, ...given]) => {
-    const asked = given[0] ?? {};
-    if (!/^(experimental-webgl|webgl2?)$/.test(String(kind)) || typeof asked !== "object") return Reflect.apply(getContext, canvas, [kind, ...given]);
+    const asked = given[0] ?? {}, isDeep = /^(experimental-webgl|webgl2?)$/.test(String(kind));
+    if (typeof asked !== "object" || !(isDeep || asked.desynchronized)) return Reflect.apply(getContext, canvas, [kind, ...given]);
+    // what is drawn without regard to the page's frames would be in any of them
+    const sure = { desynchronized: { value: false }, ...(isDeep && { preserveDrawingBuffer: { value: true } }) };
     const keeps = !!asked.preserveDrawingBuffer;
-    const gl = Reflect.apply(getContext, canvas, [kind, Object.create(asked, { preserveDrawingBuffer: { value: true } })]);
-    if (!gl || met.has(gl)) return gl;
+    const gl = Reflect.apply(getContext, canvas, [kind, Object.create(asked, sure)]);
+    if (!isDeep || !gl || met.has(gl)) return gl;
     met.add(gl);
+    contexts += 1;
     const { alpha, depth, stencil } = gl.getContextAttributes() ?? {};
     if (keeps) return gl;
     const state = { frame, all: COLOR | (depth ? DEPTH : 0) | (stencil ? STENCIL : 0), alpha, said: asInitially() };
@@ -135,5 +139,5 @@ const kodaCanvas = (() => {
     HTMLCanvasElement.prototype.getContext = function (...given) { return contextOf(getContext, this, given); };
   }
   const isDrawn = (gl) => (kept.get(gl)?.frame ?? frame) === frame; // as far as one can tell
-  return { contextOf, isDrawn, next: () => { frame += 1; } };
+  return { contextOf, isDrawn, isDeep: () => contexts > 0, next: () => { frame += 1; } };
 })();

@@ -176,5 +176,6 @@ const kodaMedia = (clock, roots) => {
     return names;
   };
   const rebase = () => { for (const [, state] of all()) state.since = 0; };
-  return { place, pending, rebase, look };
+  const hasFilms = () => all().some(([element]) => element.localName === "video");
+  return { place, pending, rebase, look, hasFilms };
 };

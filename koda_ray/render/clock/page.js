@@ -17,7 +17,6 @@
     attachShadow: Element.prototype.attachShadow,
     listen: EventTarget.prototype.addEventListener,
     length: Object.getOwnPropertyDescriptor(window, "length").get.bind(window),
-    postTask: window.Scheduler && Scheduler.prototype.postTask.bind(window.scheduler), // as long as it is not to wait
   };
   const { origin } = new URL(document.baseURI); // where its files are, also of a frame that is of no origin itself
   let loaded = false; // what is written after that is never complete, and there
@@ -508,6 +507,7 @@
     const size = koda.size || {};
     const aside = held.size > 0 || frames().length > 0;
     kodaWitness.begin(!!contract);
+    kodaAhead.begin();
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 
@@ -537,7 +537,9 @@
     media.place();
     if (media.pending().length) return null; // what draws a film wants it to be there
     const names = await rest();
-    return isFollowed && !names.length && standsAlone() ? follow() : names;
+    if (!isFollowed || names.length || !kodaAhead.may(media.hasFilms())) return names;
+    kodaAhead.follow();
+    return "followed";
   };
   const rest = async () => {
     syncAnimations(); // callbacks see what this frame will show
@@ -545,15 +547,11 @@
     await seekContract();
     return again();
   };
-  // The next frame's scripts may run while this one is painted: once it is committed it is the browser's own. That is in the
-  // task in which our callback runs; what the browser has to tell the page of it comes in tasks behind, and we behind those.
-  let committed = null;
-  const standsAlone = () => native.postTask && !native.length() && !document.getElementsByTagName("video").length;
-  const follow = () => {
-    committed = new Promise((done) => native.raf(() => native.postTask(done, { priority: "background" })));
-    return "followed";
+  // The next frame's scripts, while the one that was followed is painted.
+  const ahead = async (ms) => {
+    await kodaAhead.turn();
+    return frame(ms, true);
   };
-  const ahead = (ms) => committed.then(() => frame(ms, true));
   // What arrived meanwhile (a frame's page, a film) has to be put to this time too.
   const again = async () => {
     if (kodaFonts.settle()) await seekContract(); // a canvas, or what measured letters, had another font
