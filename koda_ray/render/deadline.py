@@ -35,12 +35,15 @@ class Deadline:
     Args:
         pid: The browser's first process. Our own thread is looked at as well: it serves the page.
         limit_s: How long it may take on a machine that does nothing else.
+
+    Attributes:
+        limit_s: The same.
     """
 
     def __init__(self, pid: int, limit_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._pid = pid
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._began = self._looked = self._loop.time()
         self._ends = self._began + limit_s
         self._used: dict[tuple[int, int], _Used] | None = None
@@ -58,8 +61,8 @@ class Deadline:
     def __str__(self) -> str:
         """The limit, and where it took longer, how long: "60 s (of 312 s, the rest without a processor)"."""
         took = self._ends - self._began
-        more = f" (of {took:.0f} s, the rest without a processor)" if took > self._limit_s * 1.1 else ""
-        return f"{self._limit_s:g} s{more}"
+        more = f" (of {took:.0f} s, the rest without a processor)" if took > self.limit_s * 1.1 else ""
+        return f"{self.limit_s:g} s{more}"
 
     async def __aenter__(self) -> Self:
         self._timeout = asyncio.timeout(None)
@@ -78,13 +81,13 @@ class Deadline:
 
     @property
     def _next(self) -> float:
-        return min(self._ends, self._looked + self._limit_s / _LOOKS)
+        return min(self._ends, self._looked + self.limit_s / _LOOKS)
 
     def _due(self) -> None:
         if self._timeout is None:
             return
         if self.left_s > 0:
-            soonest = self._loop.time() + self._limit_s / _LEAST
+            soonest = self._loop.time() + self.limit_s / _LEAST
             self._timer = self._loop.call_at(max(soonest, self._next), self._due)
         else:
             self._timeout.reschedule(self._loop.time())
@@ -98,11 +101,11 @@ class Deadline:
             # a thread's wait counts when it ends, and may be longer than the time since the last look
             self._waited_s += waited_s
             self._processor_s += processor_s
-            if self._processor_s < self._limit_s * len(os.sched_getaffinity(0)):
-                waited_s = min(self._waited_s, now - self._began, self._limit_s * (_MOST - 1))
-                self._ends = max(self._ends, self._began + self._limit_s + waited_s)
+            if self._processor_s < self.limit_s * len(os.sched_getaffinity(0)):
+                waited_s = min(self._waited_s, now - self._began, self.limit_s * (_MOST - 1))
+                self._ends = max(self._ends, self._began + self.limit_s + waited_s)
         elif now > self._ends:  # nobody looked in time: we ourselves had no processor
-            self._ends = now + self._limit_s / _LOOKS
+            self._ends = now + self.limit_s / _LOOKS
         self._used, self._looked = used, now
 
 

@@ -221,12 +221,12 @@ class LoadedPage:
                 threw_at = threw_at or (loop.time() if fatal else None)
                 if fatal and threw_at and loop.time() - threw_at > _GRACE_AFTER_ERROR_S:
                     raise await self._page_error(f"{fatal.message} (and the page did not become ready)")
-                await self._before(deadline, "window.__kodaRender.bootTick()")
+                await self._before(deadline, "window.__kodaRender.bootTick()", pending)
             if deadline.left_s <= 0:
                 raise await self._not_ready(deadline, pending)
             await asyncio.sleep(_POLL_S)
         deadline = deadline if deadline.left_s > _BUSY_S else Deadline(self._browser.pid, _BUSY_S)
-        facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()") or {})
+        facts = cast("dict[str, object]", await self._before(deadline, "window.__kodaRender.begin()", pending) or {})
         self._contract = facts.get("contract") is True
         self._zero_ms = math.ceil(self._ticks_ms)  # whatever moves by itself has begun before, or begins now
         if facts.get("aside"):  # animations are aside of where they begin: the first frame moves them like all others
@@ -250,15 +250,17 @@ class LoadedPage:
                 raise
             return None
 
-    async def _before(self, deadline: Deadline, expression: str) -> object:
-        """Evaluate while there is time; what runs still is a loop, of the page or of a worker that it waits for."""
+    async def _before(self, deadline: Deadline, expression: str, pending: Sequence[str]) -> object:
+        """Evaluate while there is time; what runs long by then is a loop, of the page or a worker that it waits for."""
+        left_s = deadline.left_s
         try:
             async with deadline:
                 return await self.evaluate(expression)
         except TimeoutError:
-            self._browser.spoilt = True
-            loops = "the page's script, or a worker's, which does not let go (an endless loop?)"
-            raise await self._not_ready(deadline, [loops]) from None
+            if left_s > min(_BUSY_S, deadline.limit_s) / 2:
+                self._browser.spoilt = True
+                pending = ["the page's script, or a worker's, which does not let go (an endless loop?)"]
+            raise await self._not_ready(deadline, pending) from None
 
     async def go(
         self, frame: int, fps: Fraction | float, *, mode: CaptureMode = "seek", followed: bool = False

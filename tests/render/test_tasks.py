@@ -14,7 +14,7 @@ import psutil
 import pytest
 import ray
 
-from koda_ray.errors import Missing, PageError, PageNotReady, RenderError
+from koda_ray.errors import Missing, PageError, RenderError
 from koda_ray.render import placing
 from koda_ray.render.cluster import browsers_here
 from koda_ray.render.job import RenderJob
@@ -169,17 +169,6 @@ async def test_a_page_that_fails_its_trial_leaves_no_browser(cluster: RayExecuto
     assert report is not None and [problem.message for problem in report.problems] == ["Error: lost the plot"]
     await job.end()
     assert mine("--user-data-dir") == before
-
-
-@pytest.mark.parametrize(("urgent", "seconds"), [(True, 1), (False, 4)])
-async def test_a_page_has_longer_to_become_ready_where_it_yields_to_others(
-    cluster: RayExecutor, storage: Storage, urgent: bool, seconds: int
-) -> None:
-    page = "<script>window.__koda = {version: 1, ready: new Promise(() => {}), seek() {}}</script>"
-    spec = small(await put_page(storage, page), ready_timeout_s=1.0)
-    context = JobContext(storage=storage, executor=cluster, job_id="job_1", user_id=USER, urgent=urgent)
-    with pytest.raises(PageNotReady, match=f"not ready after {seconds} s"):
-        await RenderJob(spec, context).run()
 
 
 async def test_cancelling_ends_the_browsers_of_the_tasks(cluster: RayExecutor, storage: Storage) -> None:
