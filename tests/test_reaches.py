@@ -38,6 +38,7 @@ _REACHES: dict[str, tuple[str, ...]] = {
         "llm/test_gemini.py _http_options",
         "llm/test_openai.py _connected",
     ),
+    "a picture that does not come, which nothing else withholds": ("render/test_ahead.py _post_frame",),
     "what is chosen, or said, once in a process, as another process would choose or say it": (
         "render/test_isolation.py _warn_of_one_wall",
         "render/test_raw.py _chosen",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from koda_ray.render.ffmpeg import QUIETLY, TALKING, Said, converse
+from koda_ray.render.ffmpeg import QUIETLY, TALKING, Conversed, converse
 from koda_ray.render.pictures import sequence_feed
 from koda_ray.render.spec import RenderSpec
 
@@ -45,7 +45,7 @@ async def look_and_hear(
     target: Sequence[str],
     *,
     more: Sequence[str] = (),
-) -> Said:
+) -> Conversed:
     """Decode some frames, and return what FFmpeg makes of them; where more is asked of it, also what it says.
 
     Args:

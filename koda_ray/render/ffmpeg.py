@@ -15,7 +15,7 @@ from koda_ray.render.programs import find_program
 __all__ = [
     "QUIETLY",
     "TALKING",
-    "Said",
+    "Conversed",
     "command_line",
     "converse",
     "ensure_ended",
@@ -54,7 +54,7 @@ def command_line(
     return [*QUIETLY, *cast("list[str]", stream.get_args())]
 
 
-class Said(NamedTuple):
+class Conversed(NamedTuple):
     """What a program wrote to standard output, and its words: what it wrote to standard error."""
 
     output: bytes
@@ -84,7 +84,7 @@ async def run(
 
 async def converse(
     program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
-) -> Said:
+) -> Conversed:
     """Run ffmpeg or ffprobe to its end, as `run`, for what it says as well."""
     fed = None if feed is None else (Pipe(), feed)
     process = await start(program, arguments, pipe=fed[0] if fed else None)
@@ -97,7 +97,7 @@ async def converse(
         await ensure_ended(process)
     if process.returncode or is_full(errors):
         raise failed(program, process.returncode, errors)
-    return Said(output, errors.decode(errors="replace"))
+    return Conversed(output, errors.decode(errors="replace"))
 
 
 async def start(

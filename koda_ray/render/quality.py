@@ -19,7 +19,7 @@ from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.audio import SAMPLE_RATE, total_samples
 from koda_ray.render.decode import look_and_hear
 from koda_ray.render.facts import VideoFacts, facts_output, probe_video, read_facts
-from koda_ray.render.ffmpeg import Said
+from koda_ray.render.ffmpeg import Conversed
 from koda_ray.render.pictures import frame_name
 from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec
 
@@ -192,7 +192,7 @@ async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int] | None) -> 
     return _cut((await _look(spec, path, frames)).output)
 
 
-async def _look(spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Sequence[str] = ()) -> Said:
+async def _look(spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Sequence[str] = ()) -> Conversed:
     filters = f"scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:in_color_matrix=bt709:flags=area,format=rgba"
     return await look_and_hear(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"], more=more)
 
