@@ -265,7 +265,8 @@ class UnitEncoder:
     ) -> None:
         options = unit_options(spec, frames, image=image, encoder=encoder)
         self._on_gpu = options.get("vcodec") == "h264_nvenc"
-        self._arguments = command_line("pipe:", {"format": "matroska"}, str(target), options)
+        # the header says what follows: FFmpeg encodes the first picture before it has the next twenty
+        self._arguments = command_line("pipe:", {"format": "matroska", "probesize": 32}, str(target), options)
         self._cells = target.with_name(f"{target.name}-cells") if cells else None
         if self._cells is not None:
             self._arguments += _cell_options(spec, cells, image, self._cells)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from koda_ray.errors import EncodeFailed
-from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.ffmpeg import QUIETLY, UNDECODED, run
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["EMPTY_BOX", "fragment_of", "padding_after"]
@@ -53,6 +53,7 @@ async def fragment_of(spec: RenderSpec, unit: Path, start: int, *, leads: bool) 
     """
     inputs = [
         *QUIETLY,
+        *UNDECODED,
         "-i",
         str(unit),
         "-map",

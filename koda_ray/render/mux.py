@@ -15,7 +15,7 @@ from pathlib import Path
 from koda_ray.render.audio import DecodedSound, codec_options, input_options, mix_filter, total_samples
 from koda_ray.render.encode import BT709, timescale
 from koda_ray.render.facts import CHECKSUM, packet_checksums
-from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.ffmpeg import QUIETLY, UNDECODED, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import feed_of, join_pictures
 from koda_ray.render.programs import find_program, version_of
@@ -54,7 +54,7 @@ async def join_units(
     listing, sums = target.with_suffix(".ffconcat"), target.with_suffix(".sums")
     await asyncio.to_thread(list_units, spec, units, listing)
     # frames are copied as they are: units of one encoder have one header, and the gate decodes some of each
-    inputs = ["-auto_convert", "0", "-i", str(listing)]
+    inputs = ["-auto_convert", "0", *UNDECODED, "-i", str(listing)]
     outputs = ["-map", "0:v:0", "-c:v", "copy", "-bsf:v", f"setts={_times(spec)}", *_container(spec)]
     if spec.audio:
         for sound in sounds:

@@ -31,7 +31,7 @@ _BASE_S = 0.005
 _S_PER_MEGAPIXEL = 0.05
 _MEMORY = 0.7
 _EARLY_UNITS = 12
-_EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, 3
+_EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, (3, 6)
 _LATER_RUN_S, _LATER_RUN_UNITS = 4.0, 8
 _STEP_S = 0.0015
 """A frame that is stepped through without being painted."""
@@ -93,7 +93,8 @@ def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
     frames = unit_frames(spec)
     unit_s = _guess_s(spec) * frames
     if index < _EARLY_UNITS:
-        size = next(n for n in (_EARLY_RUN_UNITS, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
+        most = _EARLY_RUN_UNITS[index * len(_EARLY_RUN_UNITS) // _EARLY_UNITS]
+        size = next(n for n in (most, 3, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
         return index - index % size
     size = min(_LATER_RUN_UNITS, max(1, int(_LATER_RUN_S / unit_s)))
     if not stepped:

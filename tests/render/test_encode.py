@@ -279,3 +279,13 @@ async def test_an_ffmpeg_that_takes_nothing_is_given_up(tmp_path: Path, monkeypa
     finally:
         await encoder.close()
     assert not ffmpeg.is_running()
+
+
+async def test_a_join_that_fails_says_why_and_nothing_else(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=2.0)
+    whole = await encode(spec, range(10), tmp_path / "whole.mp4")
+    torn = tmp_path / "torn.mp4"
+    torn.write_bytes(whole.read_bytes()[:200])
+    with pytest.raises(EncodeFailed, match="moov atom not found") as error:
+        await join_units(spec, [(whole, 10), (torn, 10)], tmp_path / "video.mp4")
+    assert "whitelist" not in error.value.message and "repeated" not in error.value.message

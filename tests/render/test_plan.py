@@ -51,6 +51,13 @@ def test_of_a_long_video_there_is_something_for_everybody() -> None:
     ]
 
 
+def test_a_small_video_has_one_page_more_than_three_workers() -> None:
+    assert tasks(spec("preview", 16.0), 3) == [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11), (12, 13, 14, 15)]
+    assert [run_of(spec("preview"), index, stepped=False) for index in (2, 3, 6, 11, 12, 19, 20)] == [
+        *(0, 3, 6, 6, 12, 12, 20)
+    ]
+
+
 def test_a_final_is_shared_evenly() -> None:
     assert tasks(spec("final"), 2) == [(0,), (1,), (2,), (3,), (4,)]
 
