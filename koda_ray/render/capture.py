@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from koda_ray.cancellation import own, see_through
-from koda_ray.errors import BrowserCrashed, KodaError, PageError, PageNotReady
+from koda_ray.errors import BrowserCrashed, KodaError, PageNotReady
 from koda_ray.logs import get_logger
 from koda_ray.render.alike import MISSES, are_alike, counterparts, is_worth_a_look, look_ready_s, spot
 from koda_ray.render.audio import check_audio
@@ -396,15 +396,8 @@ class _Capture:
         return self._picture
 
     async def _check_strict(self, page: LoadedPage, frame: int) -> None:
-        if not self._task.spec.strict or page.problems.fatal is None:
-            return
-        await page.problems.place()
-        fatal = page.problems.fatal
-        where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal.file else ""
-        raise PageError(
-            f"frame {frame}: {fatal.message}{where}{page.problems.because(fatal.message)}",
-            context={"frame": frame, "file": fatal.file, "line": fatal.line, "column": fatal.column},
-        )
+        if self._task.spec.strict and (fatal := page.problems.fatal) is not None:
+            raise await page.problems.error(fatal.message, frame=frame)
 
 
 async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, writer: asyncio.Task[None]) -> None:

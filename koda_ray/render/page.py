@@ -209,10 +209,10 @@ class LoadedPage:
             if not status:
                 pending = ["the document"]
             if self._journeys > _MAX_JOURNEYS:
-                raise await self._page_error("the page loads itself anew, or goes to another, again and again")
+                raise await self.problems.error("the page loads itself anew, or goes to another, again and again")
             if status.get("failed"):
                 self.problems.add("contract", str(status["failed"]), stack=str(status.get("stack") or ""))
-                raise await self._page_error(str(status["failed"]))
+                raise await self.problems.error(str(status["failed"]))
             quiet = 0 if pending else quiet + 1
             if quiet >= _QUIET_ROUNDS:
                 break
@@ -220,7 +220,7 @@ class LoadedPage:
                 fatal = self.problems.fatal
                 threw_at = threw_at or (loop.time() if fatal else None)
                 if fatal and threw_at and loop.time() - threw_at > _GRACE_AFTER_ERROR_S:
-                    raise await self._page_error(f"{fatal.message} (and the page did not become ready)")
+                    raise await self.problems.error(f"{fatal.message} (and the page did not become ready)")
                 await self._before(deadline, "window.__kodaRender.bootTick()", pending)
             if deadline.left_s <= 0:
                 raise await self._not_ready(deadline, pending)
@@ -430,7 +430,7 @@ class LoadedPage:
             async with deadline:
                 if await self.evaluate("document.body === null", frame=self._frame):
                     why = "the page stopped its own loading, or left, before it had a body"
-                    raise await self._page_error(why, frame=self._frame)
+                    raise await self.problems.error(why, frame=self._frame)
         except TimeoutError:
             raise self._endless(self._frame, over or deadline) from None
 
@@ -545,23 +545,8 @@ class LoadedPage:
     async def _value(self, evaluated: asyncio.Future[dict[str, Any]], *, frame: int | None) -> object:
         answer = await evaluated
         if "exceptionDetails" in answer:
-            raise await self._page_error(self.problems.take_exception(answer), frame=frame)
+            raise await self.problems.error(self.problems.take_exception(answer), frame=frame)
         return answer["result"].get("value")
-
-    async def _page_error(self, message: str, *, frame: int | None = None) -> PageError:
-        await self.problems.place()
-        fatal = self.problems.to_mend
-        where = f" at {fatal.file}:{fatal.line}:{fatal.column}" if fatal and fatal.file else ""
-        when = "" if frame is None else f"frame {frame}: "
-        return PageError(
-            f"{when}{storable_text(message)}{where}{self.problems.because(message)}",
-            context={
-                "frame": frame,
-                "file": fatal.file if fatal else None,
-                "line": fatal.line if fatal else None,
-                "column": fatal.column if fatal else None,
-            },
-        )
 
     def _endless(self, frame: int, over: Deadline) -> PageError:
         self._browser.spoilt = True  # what hangs is perhaps its graphics

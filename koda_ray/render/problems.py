@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from koda_ray.errors import PageError
 from koda_ray.hearsay import plain, whole
 from koda_ray.render.protocol import PageProblem, ProblemKind
 from koda_ray.render.sourcemap import SourceMaps
@@ -102,6 +103,27 @@ class Problems:
         """What a person should hear of, in short: the first few problems."""
         messages = dict.fromkeys(problem.message[:_CAUSE_CHARS] for problem in self._found)
         return tuple(messages)[:_WARNINGS]
+
+    async def error(self, message: str, *, frame: int | None = None) -> PageError:
+        """Return the error that says what failed: where that is to be mended, and what else may be why.
+
+        Args:
+            message: What the page said.
+            frame: Which frame it showed.
+        """
+        await self.place()
+        mend = self.to_mend
+        where = f" at {mend.file}:{mend.line}:{mend.column}" if mend and mend.file else ""
+        when = "" if frame is None else f"frame {frame}: "
+        return PageError(
+            f"{when}{storable_text(message)}{where}{self.because(message)}",
+            context={
+                "frame": frame,
+                "file": mend.file if mend else None,
+                "line": mend.line if mend else None,
+                "column": mend.column if mend else None,
+            },
+        )
 
     def because(self, message: str) -> str:
         """Return what the page did not get before it failed, which is often why, as words to follow a message."""

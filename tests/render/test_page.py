@@ -123,6 +123,33 @@ async def test_many_timers_fire_in_order_and_cleared_ones_never(browser: Browser
     assert await value(page, "fired") == expected
 
 
+READY = {
+    "at once": "0",
+    "by a promise of others": "Promise.all([Promise.resolve().then(() => 1), (async () => { await 0; await 0 })()])",
+    "by a task": "new Promise((done) => { const { port1, port2 } = new MessageChannel(); "
+    "port1.onmessage = done; port2.postMessage(0) })",
+}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["all there", "loading"])
+@pytest.mark.parametrize("ready", READY)
+async def test_no_time_passes_before_a_page_that_is_ready_is_shown(browser: Browser, ready: str, there: bool) -> None:
+    """Its timers run from the video's beginning, whatever of it was there when it was looked at first."""
+    page = await opened(
+        browser,
+        f"""<!doctype html><script>
+        window.shown = [];
+        setInterval(() => shown.push(performance.now()), 70);
+        window.__koda = {{ ready: {READY[ready]}, seek: async () => {{}} }};
+        </script>""",
+    )
+    if there:
+        await loaded(page)
+    await page.wait_ready(60)
+    await page.go(2, 10)
+    assert await value(page, "shown") == [70, 140]
+
+
 async def test_react_like_work_in_tasks_is_done_before_the_picture(browser: Browser) -> None:
     page = await opened(
         browser,

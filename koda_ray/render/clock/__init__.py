@@ -9,8 +9,8 @@ from typing import Literal
 
 __all__ = ["Moved", "Witness", "clock_text", "page_clock", "unscripted_clock", "worker_clock"]
 
-_WITNESSED, _UNWITNESSED = ("digest.js", "witness.js"), ("unwitnessed.js",)
-_AHEAD, _IN_TURN = ("ahead.js",), ("in_turn.js",)
+_WITNESS = ("digest.js", "witness.js")
+_AHEAD = ("ahead.js",)
 _MOVING = (
     *("core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js", "films.js", "pictures.js", "scroll.js"),
     "stops.js",
@@ -73,23 +73,22 @@ def worker_clock(seed: int) -> str:
 
 def clock_text() -> str:
     """Return all of the scripts' text: pictures may change where it does."""
-    every = *_WITNESSED, *_UNWITNESSED, *_AHEAD, *_IN_TURN
-    return _source(_page_scripts(witnessed=True, ahead=True)) + _source(every) + _source(_WORKER)
+    return _source(_page_scripts(witnessed=True, ahead=True)) + _source(_WORKER)
 
 
 def _page(seed: int, moved: Moved | None, *, alone: bool, witness: Witness | None = None, ahead: bool = False) -> str:
     source = _source(_page_scripts(witnessed=witness is not None, ahead=ahead)).replace("__SEED__", str(seed))
     drawings, pictures = (moved.drawings, moved.pictures) if moved else (False, False)
-    said = {"__ALONE__": alone, "__AHEAD__": ahead, "__DRAWINGS__": drawings, "__PICTURES__": pictures}
-    for name, value in {**said, "__WITNESS__": witness is not None, "__DRY__": witness == "dry"}.items():
+    said = {"__ALONE__": alone, "__DRAWINGS__": drawings, "__PICTURES__": pictures, "__DRY__": witness == "dry"}
+    for name, value in said.items():
         source = source.replace(name, str(value).lower())
     return source
 
 
 def _page_scripts(*, witnessed: bool, ahead: bool) -> tuple[str, ...]:
     """Name a page's scripts in their order; it loads faster without what it does not need."""
-    watching, going = _WITNESSED if witnessed else _UNWITNESSED, _AHEAD if ahead else _IN_TURN
-    return ("world.js", *watching, *_MOVING, *going, "page.js")
+    watching, going = _WITNESS if witnessed else (), _AHEAD if ahead else ()
+    return ("world.js", "unwitnessed.js", *watching, *_MOVING, "in_turn.js", *going, "page.js")
 
 
 @cache

@@ -7,9 +7,7 @@
 // Only pages of WebGL, whose scripts would wait for what draws them. Not those with something that is shown by a way of its
 // own (frames in the page, film), or that had the browser do something since they began which it tells of some time later:
 // that would be another frame's then.
-const kodaAhead = (() => {
-  const none = { begin() {}, may: () => false, follow() {}, turn: async () => {} };
-  if (!__AHEAD__ || kodaAlone || window !== parent || !window.Scheduler) return none;
+if (window === parent && window.Scheduler) kodaAhead = (() => {
   const LATEST_MS = 20;
   const raf = requestAnimationFrame.bind(window), later = setTimeout.bind(window);
   const postTask = Scheduler.prototype.postTask.bind(window.scheduler);

@@ -448,6 +448,7 @@
     hold();
     await look();
     findContract();
+    if (contract && contract.ready === "pending") await clock.settle(); // it may be ready by now: time passes for none that is
     const pending = coming();
     const waits = contract && contract.ready === "pending";
     if (waits) pending.push(contract.name + waitsFor());

@@ -7,9 +7,7 @@
 //
 // Nothing of it is trusted to a later look: between what is noted and what is painted nothing may change. Where pages are
 // only looked at ("dry") whatever WebGL draws is noted and left undone, which no script can tell that reads nothing back.
-const kodaWitness = (() => {
-  const none = { arm() {}, next() {}, shown() {}, begin() {}, said: () => null, ours: (run) => run() };
-  if (!__WITNESS__ || kodaAlone || window !== parent) return none;
+if (window === parent) kodaWitness = (() => {
   const DRY = __DRY__;
   const MAX_NODES = 5000;
   const MAX_BYTES = 32 << 20, MAX_ALL_BYTES = 512 << 20; // of one call, and of a page: about half a second
