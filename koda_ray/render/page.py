@@ -43,6 +43,8 @@ FRAME_TIMEOUT_S = 60.0
 OPEN_TIMEOUT_S = 60.0
 PENDING_TIMEOUT_S = 15.0
 _POLL_S = 0.01
+_ASKED_AGAIN_S = (0.0, 0.1, 0.4, 1.6)
+"""How long after a picture that did not come it is asked for again."""
 _TRANSITION = "a view transition"
 """What the clock calls one that waits for its pictures."""
 _FOLLOWED = "followed"
@@ -357,7 +359,10 @@ class LoadedPage:
         data = (await painting).get("screenshotData")
         if data is None and self.is_ahead:
             raise BrowserCrashed(f"the browser gave no picture of frame {self._frame}, and went on to the next")
-        if data is None:  # a compositor that was too busy gives none, without a word
+        for pause_s in _ASKED_AGAIN_S:  # a compositor that was too busy gives none, without a word
+            if data is not None:
+                break
+            await asyncio.sleep(pause_s)
             data = (await self._begin_frame(screenshot=options)).get("screenshotData")
         return data
 
@@ -443,6 +448,7 @@ class LoadedPage:
         self._now_ms = float(frame * 1000 / fps)
         self._follower_ms = None
         began, self._begun = self._begun, None
+        asked = self._asked if began else self._server.begun
         ms = json.dumps(self._now_ms)
         deadline = self._frame_deadline()
         try:
@@ -458,31 +464,37 @@ class LoadedPage:
             self._check_there(frame, failed=True)  # what threw was perhaps the page that came instead
             raise
         self._check_there(frame)
-        has_asked = began is not None and self._asked != self._server.begun  # and has it by now, perhaps
-        if names := self._pending(pending) or (["what the page asked for"] if has_asked else []):
-            await self._arrive(frame, names)
+        names = self._pending(pending)
+        if names or asked != self._server.begun:  # and it has it by now, perhaps
+            await self._arrive(frame, names or (["what the page asked for"] if began else []))
         elif followed and pending == _FOLLOWED:
             self._follower_ms = float((frame + 1) * 1000 / fps)
         if self._moves and self._browser.kind == "shell":
             await self._in_time(frame, self._stir())
 
-    async def _arrive(self, frame: int, names: list[str], ask: str = "again") -> None:
-        """Wait until what the frame asked for is there."""
+    async def _arrive(self, frame: int, names: list[str], ask: str = "come") -> None:
+        """Wait until what the frame asked for is there; where nothing has a name it is perhaps there already."""
         due, deadline = Deadline(self._browser.pid, PENDING_TIMEOUT_S), self._frame_deadline(PENDING_TIMEOUT_S)
         try:
             async with deadline:
-                while names:
+                while True:
                     if due.left_s <= 0:
                         raise PageNotReady(
                             f"frame {frame}: still waiting for {', '.join(names)} after {due}",
                             context={"frame": frame},
                         )
-                    await self._begin_frame(invisible=_TRANSITION not in names)
-                    self._still = False  # what it changed may have been painted, and is no damage to the next frame
-                    await asyncio.sleep(_POLL_S)
-                    names = self._pending(await self.evaluate(f"window.__kodaRender.{ask}()", frame=frame))
+                    if names:
+                        await self._begin_frame(invisible=_TRANSITION not in names)
+                        self._still = False  # what it changed may have been painted, and is no damage to the next frame
+                        await asyncio.sleep(_POLL_S)
+                    names = await self._coming(ask, frame)
+                    if not (names or (names := await self._coming(ask, frame))):  # what came last has run by then
+                        return
         except TimeoutError:
             raise self._endless(frame, deadline) from None
+
+    async def _coming(self, ask: str, frame: int) -> list[str]:
+        return self._pending(await self.evaluate(f"window.__kodaRender.{ask}()", frame=frame))
 
     async def _in_time(self, frame: int, work: Awaitable[object]) -> None:
         deadline = self._frame_deadline()

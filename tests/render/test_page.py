@@ -150,6 +150,50 @@ async def test_no_time_passes_before_a_page_that_is_ready_is_shown(browser: Brow
     assert await value(page, "shown") == [70, 140]
 
 
+LONG = "/* what is long is read beside the page */ "
+COMES = {
+    "a script": "Object.assign(document.createElement('script'), { src: 'late.js' })",
+    "a module": "Object.assign(document.createElement('script'), { src: 'late.js', type: 'module' })",
+    "a sheet": "Object.assign(document.createElement('link'), { rel: 'stylesheet', href: 'late.css' })",
+}
+
+
+@pytest.mark.parametrize("what", COMES)
+async def test_what_a_frame_asks_for_has_run_before_its_picture(browser: Browser, what: str) -> None:
+    page = await opened(
+        browser,
+        f"""<!doctype html><body><script>
+        window.__koda = {{ ready: 0, seek: async (t) => {{ if (t === 0.2) document.head.append({COMES[what]}) }} }};
+        </script>""",
+        **{
+            "late.js": f"{(LONG + 'window.unused = () => 0;') * 40_000} document.body.style.background = 'blue'",
+            "late.css": f"{LONG * 40_000} body {{ background: blue }}",
+        },
+    )
+    await page.wait_ready(60)
+    shown: list[object] = []
+    for frame in range(3):
+        await page.go(frame, 10)
+        shown.append(Image.open(BytesIO(await page.picture())).convert("RGB").getpixel((80, 45)))
+    assert shown == [(255, 255, 255), (255, 255, 255), (0, 0, 255)]
+
+
+async def test_a_script_that_is_never_run_is_not_waited_for_without_end(browser: Browser) -> None:
+    page = await opened(
+        browser,
+        """<!doctype html><div id=box></div><script>
+        window.__koda = { ready: 0, seek: async (t) => {
+            if (t === 0.1) { box.innerHTML = "<script src=late.js></" + "script>"; await fetch("words.txt"); }
+        } };
+        </script>""",
+        **{"late.js": "throw 1", "words.txt": "words"},
+    )
+    await page.wait_ready(60)
+    for frame in range(3):
+        await page.go(frame, 10)
+    assert not page.problems.all
+
+
 async def test_react_like_work_in_tasks_is_done_before_the_picture(browser: Browser) -> None:
     page = await opened(
         browser,

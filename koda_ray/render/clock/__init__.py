@@ -13,7 +13,7 @@ _WITNESS = ("digest.js", "witness.js")
 _AHEAD = ("ahead.js",)
 _MOVING = (
     *("core.js", "media.js", "canvas.js", "offscreen.js", "fonts.js", "films.js", "pictures.js", "scroll.js"),
-    "stops.js",
+    *("stops.js", "late.js"),
 )
 _WORKER = ("core.js", "canvas.js", "offscreen.js", "worker.js")
 # a page may put something else in their places, which would then wait for the clock that waits for it

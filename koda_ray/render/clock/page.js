@@ -509,6 +509,7 @@
     const aside = held.size > 0 || frames().length > 0;
     kodaWitness.begin(!!contract);
     kodaAhead.begin();
+    kodaLate.begin();
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 
@@ -573,8 +574,14 @@
     kodaWitness.shown();
     return names.length ? names : coming();
   };
+  const come = async () => { // what the page asked for: what that begins is queued, and ours behind it
+    await clock.settle();
+    await kodaLate.settle();
+    return again();
+  };
+
   const api = {
-    look, status, bootTick, begin, frame, ahead, rest, again, films: media.pending, pending: coming, strays: offscreen.takeStrays, witness: kodaWitness.said,
+    look, status, bootTick, begin, frame, ahead, rest, again, come, films: media.pending, pending: coming, strays: offscreen.takeStrays, witness: kodaWitness.said,
     painted: () => new Promise((resolve) => { // where there is nothing to paint, nothing ever is
       const timer = native.setInterval(() => { if (!document.body) over(false); }, NOTHING_MS);
       const over = (there) => { native.clearInterval(timer); resolve(there); };
