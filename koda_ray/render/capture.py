@@ -396,8 +396,8 @@ class _Capture:
         return self._picture
 
     async def _check_strict(self, page: LoadedPage, frame: int) -> None:
-        if self._task.spec.strict and (fatal := page.problems.fatal) is not None:
-            raise await page.problems.error(fatal.message, frame=frame)
+        if self._task.spec.strict and page.problems.fatal is not None:
+            raise await page.problems.error(frame=frame)
 
 
 async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, writer: asyncio.Task[None]) -> None:

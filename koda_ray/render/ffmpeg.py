@@ -37,7 +37,8 @@ it than the file says, which takes 3 to 130 ms."""
 
 # what it says beside, and of codecs that it is told to leave alone
 _SMALL_TALK = re.compile(
-    rb"^(?:(?:\[[^\]]*\] )?\[info\].*|.*\bnot on whitelist\b.*|    Last message repeated .*)\n?", re.MULTILINE
+    rb"^(?:(?:\[[^\]]*\] )?\[info\].*|.*\bCodec \([^)]*\) not on whitelist 'none'.*|    Last message repeated .*)\n?",
+    re.MULTILINE,
 )
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0

@@ -104,15 +104,16 @@ class Problems:
         messages = dict.fromkeys(problem.message[:_CAUSE_CHARS] for problem in self._found)
         return tuple(messages)[:_WARNINGS]
 
-    async def error(self, message: str, *, frame: int | None = None) -> PageError:
+    async def error(self, message: str = "", *, frame: int | None = None) -> PageError:
         """Return the error that says what failed: where that is to be mended, and what else may be why.
 
         Args:
-            message: What the page said.
+            message: What the page said; what it threw first, and where that was, when empty.
             frame: Which frame it showed.
         """
         await self.place()
-        mend = self.to_mend
+        mend = self.to_mend if message else self.fatal
+        message = message or (mend.message if mend else "")
         where = f" at {mend.file}:{mend.line}:{mend.column}" if mend and mend.file else ""
         when = "" if frame is None else f"frame {frame}: "
         return PageError(

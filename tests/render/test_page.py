@@ -151,10 +151,14 @@ async def test_no_time_passes_before_a_page_that_is_ready_is_shown(browser: Brow
 
 
 LONG = "/* what is long is read beside the page */ "
+SCRIPT = "document.head.append(Object.assign(document.createElement('script'), {{ src: {} }}))"
 COMES = {
-    "a script": "Object.assign(document.createElement('script'), { src: 'late.js' })",
-    "a module": "Object.assign(document.createElement('script'), { src: 'late.js', type: 'module' })",
-    "a sheet": "Object.assign(document.createElement('link'), { rel: 'stylesheet', href: 'late.css' })",
+    "a script": SCRIPT.format("'late.js'"),
+    "a module": SCRIPT.format("'late.js', type: 'module'"),
+    "a script behind another": SCRIPT.format("'first.js', onload() { " + SCRIPT.format("'late.js'") + " }"),
+    "a sheet": "document.head.append(Object.assign(document.createElement('link'), "
+    "{ rel: 'stylesheet', href: 'late.css' }))",
+    "another sheet": "sheet.href = 'late.css'",
 }
 
 
@@ -162,11 +166,14 @@ COMES = {
 async def test_what_a_frame_asks_for_has_run_before_its_picture(browser: Browser, what: str) -> None:
     page = await opened(
         browser,
-        f"""<!doctype html><body><script>
-        window.__koda = {{ ready: 0, seek: async (t) => {{ if (t === 0.2) document.head.append({COMES[what]}) }} }};
+        f"""<!doctype html><link id=sheet rel=stylesheet href=first.css><body><script>
+        window.__koda = {{ ready: 0, seek: async (t) => {{ if (t === 0.2) {COMES[what]} }} }};
         </script>""",
         **{
-            "late.js": f"{(LONG + 'window.unused = () => 0;') * 40_000} document.body.style.background = 'blue'",
+            "late.js": f"{(LONG + 'window.unused = () => 0;') * 40_000} document.body.style.background = 'blue'; "
+            "document.currentScript?.remove()",
+            "first.js": "1",
+            "first.css": "p { color: red }",
             "late.css": f"{LONG * 40_000} body {{ background: blue }}",
         },
     )

@@ -491,6 +491,7 @@
     }
   };
   const begin = async () => {
+    kodaLate.begin();
     findContract();
     await clock.begin();
     kodaFonts.settle();
@@ -509,7 +510,6 @@
     const aside = held.size > 0 || frames().length > 0;
     kodaWitness.begin(!!contract);
     kodaAhead.begin();
-    kodaLate.begin();
     return { contract: !!contract, aside, duration: number(koda.duration), fps: number(koda.fps), width: number(size.width), height: number(size.height) };
   };
 
@@ -577,6 +577,7 @@
   const come = async () => { // what the page asked for: what that begins is queued, and ours behind it
     await clock.settle();
     await kodaLate.settle();
+    await clock.settle(); // and what a script's end begins
     return again();
   };
 
