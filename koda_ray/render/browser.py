@@ -350,7 +350,8 @@ class Browser:
             if graphics.interposer.library:
                 frames = FrameMemory(graphics.interposer.library, folder.path)
             flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
-            flags += _FRAME_FLAGS if binary.kind == "shell" else ()
+            # the full browser opens a window of its own choice where it gets no page; the shell opens none
+            flags += _FRAME_FLAGS if binary.kind == "shell" else ("about:blank",)
             nesting = await asyncio.to_thread(nested_sandbox_works, binary.path)
             if not nesting:
                 flags.append("--no-sandbox")
@@ -366,7 +367,7 @@ class Browser:
                     more=(*_environment_arguments(environment), *(frames.arguments() if frames else ())),
                 )
                 inherited = [fd for fd in (filter_fd, frames.descriptor if frames else None) if fd is not None]
-                process = await _Process.start([*command, *flags, "about:blank"], inherited)
+                process = await _Process.start([*command, *flags], inherited)
             if frames:
                 frames.started()
         except BaseException:

@@ -15,6 +15,7 @@ from koda_ray.cancellation import end_all
 from koda_ray.errors import KodaError, RenderError
 from koda_ray.render.claims import Claims
 from koda_ray.render.inputs import Siblings
+from koda_ray.render.names import grid_hash, unit_hash
 from koda_ray.render.plan import CostModel, next_units, tasks_at_once, tasks_left
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
@@ -30,7 +31,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, grid_hash, plan_units, unit_hash
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, plan_units
 from koda_ray.render.stored import fits, read_unit
 from koda_ray.render.trial import Trial, TrialFails
 from koda_ray.tracing import ended_span, span

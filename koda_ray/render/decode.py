@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from koda_ray.render.ffmpeg import QUIETLY, TALKING, Conversed, converse
+from koda_ray.render.ffmpeg import QUIETLY, TALKING, UNDECODED, Conversed, converse
 from koda_ray.render.pictures import sequence_feed
 from koda_ray.render.spec import RenderSpec
 
@@ -44,7 +44,7 @@ async def look_and_hear(
     filters: str,
     target: Sequence[str],
     *,
-    more: Sequence[str] = (),
+    more: Callable[[int], list[str]] | None = None,
 ) -> Conversed:
     """Decode some frames, and return what FFmpeg makes of them; where more is asked of it, also what it says.
 
@@ -54,25 +54,28 @@ async def look_and_hear(
         frames: Which, in order; None for every key frame, the first of each unit, without decoding any other.
         filters: What is done with them; times are those in the video.
         target: FFmpeg's arguments of the output.
-        more: And of another, of which the file is read as well.
+        more: And of another, whose input, of this number, is the file as well, of which nothing is decoded.
 
     Raises:
         Missing: FFmpeg is not installed.
         EncodeFailed: The file cannot be decoded so far.
     """
-    output = ["-an", "-fps_mode", "passthrough", *target, *more]
-    begin = TALKING if more else QUIETLY
+    output = ["-an", "-fps_mode", "passthrough", *target]
     if spec.format == "png":
         wanted = range(0, spec.frame_count, max(1, round(spec.fps))) if frames is None else frames
         feed = sequence_feed(path, wanted, size=spec.picture, fps=spec.fps)
-        line = [*begin, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
+        line = [*QUIETLY, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
         return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
     inputs = [*decoder_of(spec), "-i", str(path)]
-    if frames is None:
-        inputs = ["-skip_frame", "nokey", *inputs]
+    if frames is None:  # others are not read either: between them threads would wait for each other
+        inputs = ["-discard", "nokey", "-skip_frame", "nokey", *inputs]
     else:
         filters = f"select='{chosen(frames)}',{filters}"
-    return await converse("ffmpeg", [*begin, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+    if more is not None:
+        inputs += [*UNDECODED, "-i", str(path)]
+        output += more(1)
+    line = [*(QUIETLY if more is None else TALKING), *inputs, "-map", "0:v:0", "-vf", filters, *output]
+    return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S)
 
 
 def chosen(frames: Sequence[int]) -> str:

@@ -71,13 +71,13 @@ async def probe_video(path: Path) -> VideoFacts:
         EncodeFailed: It cannot read the file.
         QualityRejected: There is no picture in it.
     """
-    said = await converse("ffmpeg", [*TALKING, "-i", str(path), *facts_output("pipe:")], timeout_s=_TIMEOUT_S)
+    said = await converse("ffmpeg", [*TALKING, "-i", str(path), *facts_output("pipe:", 0)], timeout_s=_TIMEOUT_S)
     return read_facts(path, said.output.decode(), said.words)
 
 
-def facts_output(target: str) -> list[str]:
-    """Return FFmpeg's arguments of an output that takes down the packets of its first input."""
-    return ["-map", "0", "-c", "copy", "-f", "framehash", "-hash", CHECKSUM, target]
+def facts_output(target: str, number: int) -> list[str]:
+    """Return FFmpeg's arguments of an output that takes down the packets of an input."""
+    return ["-map", str(number), "-c", "copy", "-f", "framehash", "-hash", CHECKSUM, target]
 
 
 def read_facts(path: Path, packets: str, words: str) -> VideoFacts:

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from koda_ray.render.bundle import Bundle, bundle_contents
+from koda_ray.render.names import recipe_hash, unit_hash
 from koda_ray.render.protocol import UnitResult
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, recipe_hash, unit_hash
+from koda_ray.render.spec import CaptureMode, RenderSpec, Unit
 from koda_ray.render.stored import copy_unit, fits, read_unit
 from koda_ray.state.keys import sibling_key, siblings_prefix
 

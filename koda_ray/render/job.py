@@ -21,6 +21,7 @@ from koda_ray.cancellation import all_or_cancel, end_all
 from koda_ray.errors import KodaError, NotFound, RenderError
 from koda_ray.logs import get_logger
 from koda_ray.render.collect import SeekingFails, UnitCollector, breaks
+from koda_ray.render.names import film_hash
 from koda_ray.render.progress import ProgressMeter
 from koda_ray.render.protocol import (
     OTHER_ENVIRONMENT,
@@ -39,7 +40,7 @@ from koda_ray.render.protocol import (
 from koda_ray.render.report import write_report
 from koda_ray.render.retry import RetryingStorage
 from koda_ray.render.reuse import is_noted, made_before, note_made
-from koda_ray.render.spec import CaptureMode, RenderSpec, film_hash, plan_units
+from koda_ray.render.spec import CaptureMode, RenderSpec, plan_units
 from koda_ray.render.stored import needs_replay, note_replay
 from koda_ray.render.trial import Trial
 from koda_ray.state.keys import bundle_key

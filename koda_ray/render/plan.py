@@ -1,10 +1,11 @@
 """How many units a task takes, and where a page begins anew: pure reckoning.
 
 A browser draws a layer a little differently by what it drew before (where its text lies between pixels, for one). So
-pages begin anew at fixed places of the grid, which depend on the video's size and rate alone: what a unit shows
-depends on its run's beginning and on nothing else, whoever captures it, with whatever before and after. Runs are short
-at first, so that a short video is shared by several workers, and longer later, so that pages cost less than frames. A
-page that has to be stepped through every frame before its run gets runs that grow with that way.
+pages begin anew at fixed places of the grid, which depend on the video's size and rate, and on whether it is short:
+what a unit shows depends on its run's beginning and on nothing else, whoever captures it, with whatever before and
+after. A short video's runs are short at first, so that several workers share it. Longer ones have long runs from the
+start, for one that comes later is as long anyway: so pages cost less than frames. A page that has to be stepped
+through every frame before its run gets runs that grow with that way.
 
 A task that is too small spends its time opening a page; one that is too large leaves the other workers idle at the
 end, hides failures and makes urgent work wait. So a task takes a share of what is left that shrinks towards the end,
@@ -32,6 +33,8 @@ _S_PER_MEGAPIXEL = 0.05
 _MEMORY = 0.7
 _EARLY_UNITS = 12
 _EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, (3, 6)
+"""How long an early run may take, and how many units it may have: in the first and the second half of a short video's;
+of a longer one's they have as many as in the second."""
 _LATER_RUN_S, _LATER_RUN_UNITS = 4.0, 8
 _STEP_S = 0.0015
 """A frame that is stepped through without being painted."""
@@ -86,14 +89,15 @@ def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
     """Return the first unit of a unit's run: the units that one page shows.
 
     Args:
-        spec: The video; its size and rate count, its length does not.
+        spec: The video; its size and rate count, and of its length whether it goes on behind the early units.
         index: The unit.
         stepped: Whether the page has to be stepped through every frame.
     """
     frames = unit_frames(spec)
     unit_s = _guess_s(spec) * frames
     if index < _EARLY_UNITS:
-        most = _EARLY_RUN_UNITS[index * len(_EARLY_RUN_UNITS) // _EARLY_UNITS]
+        part = 1 if spec.frame_count > _EARLY_UNITS * frames else index * len(_EARLY_RUN_UNITS) // _EARLY_UNITS
+        most = _EARLY_RUN_UNITS[part]
         size = next(n for n in (most, 3, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
         return index - index % size
     size = min(_LATER_RUN_UNITS, max(1, int(_LATER_RUN_S / unit_s)))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -155,7 +156,7 @@ async def _first_looks(
     frames = None if sparingly and spec.format != "gif" else _often(spec)
     packets = path.with_suffix(".packets")
     try:
-        said = await _look(spec, path, frames, more=facts_output(str(packets)))
+        said = await _look(spec, path, frames, more=partial(facts_output, str(packets)))
         facts = read_facts(path, await asyncio.to_thread(packets.read_text), said.words)
     except EncodeFailed as error:
         return await probe_video(path), error
@@ -192,7 +193,9 @@ async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int] | None) -> 
     return _cut((await _look(spec, path, frames)).output)
 
 
-async def _look(spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Sequence[str] = ()) -> Conversed:
+async def _look(
+    spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Callable[[int], list[str]] | None = None
+) -> Conversed:
     filters = f"scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:in_color_matrix=bt709:flags=area,format=rgba"
     return await look_and_hear(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"], more=more)
 

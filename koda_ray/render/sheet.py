@@ -62,7 +62,9 @@ async def make_thumbnail(spec: RenderSpec, video: Path, target: Path, *, first: 
         await look(spec, video, [middle], filters, output)
         return
     inputs = ["-ss", f"{spec.seconds(middle):.6f}", "-i", str(video)]
-    await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
+    await run(
+        "ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S, gives_way=True
+    )
 
 
 def thumbnail_frame(spec: RenderSpec) -> int:
@@ -126,7 +128,8 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path, *, cells: Sequ
     output = [*TO_PICTURE, "-q:v", "4", *_JPEG, str(target)]
     if cells:
         pictures = ["-f", "image2pipe", "-c:v", "mjpeg", "-i", "pipe:", "-fps_mode", "passthrough"]
-        await run("ffmpeg", [*QUIETLY, *pictures, "-vf", shown, *output], timeout_s=_TIMEOUT_S, feed=_each(cells))
+        line, feed = [*QUIETLY, *pictures, "-vf", shown, *output], _each(cells)
+        await run("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed, gives_way=True)
         return
     if not seeks(spec):
         await look(spec, video, frames, f"{cell_filter(spec)},{shown}", output)

@@ -6,7 +6,6 @@ depend on workers, machines or the video's length, so a unit made once is found 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from koda_ray.video_formats import VideoFormat, one_of, why_not
 
 __all__ = [
     "AUDIO_FORMATS",
+    "KEPT_PICTURES",
     "MAX_DURATION_S",
     "MAX_FPS",
     "MAX_SIDE_PX",
@@ -31,14 +31,10 @@ __all__ = [
     "Preset",
     "RenderSpec",
     "Unit",
-    "film_hash",
     "fit_size",
     "frame_rate",
-    "grid_hash",
     "plan_units",
-    "recipe_hash",
     "unit_frames",
-    "unit_hash",
 ]
 
 Preset = Literal["preview", "final", "720p", "1080p", "4k"]
@@ -59,7 +55,7 @@ MAX_PROPS_BYTES = 1_000_000
 MAX_AUDIO_TRACKS = 32
 MAX_VOLUME = 10.0
 AUDIO_FORMATS: tuple[VideoFormat, ...] = ("mp4", "webm", "mov")
-_KEPT_PICTURES: tuple[VideoFormat, ...] = ("gif", "png")
+KEPT_PICTURES: tuple[VideoFormat, ...] = ("gif", "png")
 """Formats whose units are the captured pictures, so that the one's serve the other."""
 _HALVED_COLOURS: tuple[VideoFormat, ...] = ("mp4", "webm")
 _NTSC = {Fraction(n * 1000, 1001) for n in (24, 30, 48, 60, 120)}
@@ -370,59 +366,3 @@ def plan_units(spec: RenderSpec) -> tuple[Unit, ...]:
     step = unit_frames(spec)
     total = spec.frame_count
     return tuple(Unit(index, start, min(start + step, total)) for index, start in enumerate(range(0, total, step)))
-
-
-def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMode) -> str:
-    """Return the name of a unit's bytes: equal inputs give equal bytes, on any machine of one environment.
-
-    Args:
-        spec: The video; only the fields that decide pixels or their encoding count.
-        unit: The unit; its number of frames counts, because the last one is cut.
-        environment: Fingerprint of browser, graphics, encoder and fonts.
-        mode: How the unit's first frame is reached.
-    """
-    decides = {**_decides(spec), "start": unit.start, "stop": unit.stop, "environment": environment, "mode": mode}
-    return _digest(decides)
-
-
-def grid_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
-    """Return the name of a frame grid: videos of equal grids share their units, whatever their lengths."""
-    return _digest({**_decides(spec), "environment": environment, "mode": mode})
-
-
-def recipe_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
-    """Return the name of what decides a frame grid apart from its bundle."""
-    decides = {name: value for name, value in _decides(spec).items() if name != "bundle"}
-    return _digest({**decides, "environment": environment, "mode": mode, "bundle": "any"})
-
-
-def film_hash(spec: RenderSpec, *, environment: str) -> str:
-    """Return the name of a whole video: equal inputs give an equal file."""
-    sound = [asdict(track) for track in spec.audio]
-    checks = {"moves": spec.moves, "strict": spec.strict}
-    whole = {"container": spec.format, "frames": spec.frame_count, "audio": sound, "environment": environment}
-    return _digest({**_decides(spec), **checks, **whole})
-
-
-def _digest(decides: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _decides(spec: RenderSpec) -> dict[str, object]:
-    """Return what decides the pixels and the encoding of a video's units."""
-    kept = spec.format in _KEPT_PICTURES
-    return {
-        "bundle": spec.bundle,
-        "width": spec.width,
-        "height": spec.height,
-        "scale": spec.scale,
-        "fps": str(spec.fps),
-        "format": _KEPT_PICTURES if kept else spec.format,
-        "alpha": spec.alpha,
-        "crf": None if kept else spec.crf,
-        "bitrate": spec.bitrate_kbps,
-        "effort": None if kept else spec.effort,
-        "seed": spec.seed,
-        "entry": spec.entry,
-        "props": spec.props,
-    }

@@ -13,11 +13,12 @@ import pytest
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.names import unit_hash
 from koda_ray.render.page import LoadedPage
 from koda_ray.render.problems import Problems
 from koda_ray.render.protocol import CaptureTask
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.spec import plan_units, unit_hash
+from koda_ray.render.spec import plan_units
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small
 

@@ -17,9 +17,10 @@ from koda_ray.render.bundle import Bundle, bundle_contents, store_bundle
 from koda_ray.render.inputs import ABSENT, MAX_INPUTS, Inputs, Siblings
 from koda_ray.render.job import RenderJob
 from koda_ray.render.local import LocalExecutor
+from koda_ray.render.names import unit_hash
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, JoinResult, JoinTask, RenderResult, UnitResult
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units, unit_hash
+from koda_ray.render.spec import AudioTrack, RenderSpec, plan_units
 from koda_ray.render.stored import read_unit, write_unit
 from koda_ray.state.keys import bundle_key, unit_key
 from koda_ray.state.storage import Storage, Stored

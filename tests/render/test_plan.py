@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koda_ray.render.names import unit_hash
 from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once, tasks_left
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
@@ -51,11 +52,12 @@ def test_of_a_long_video_there_is_something_for_everybody() -> None:
     ]
 
 
-def test_a_small_video_has_one_page_more_than_three_workers() -> None:
+def test_a_small_video_of_sixteen_seconds_has_a_page_for_each_of_three_workers() -> None:
     assert tasks(spec("preview", 16.0), 3) == [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11), (12, 13, 14, 15)]
-    assert [run_of(spec("preview"), index, stepped=False) for index in (2, 3, 6, 11, 12, 19, 20)] == [
-        *(0, 3, 6, 6, 12, 12, 20)
-    ]
+    video = spec("preview", 16.0)
+    assert [run_of(video, index, stepped=False) for index in (2, 3, 6, 11, 12, 19, 20)] == [0, 0, 6, 6, 12, 12, 20]
+    short = spec("preview", 12.0)
+    assert [run_of(short, index, stepped=False) for index in (2, 3, 6, 11)] == [0, 3, 6, 6]
 
 
 def test_a_final_is_shared_evenly() -> None:
@@ -76,13 +78,26 @@ def test_every_unit_is_taken_once_in_whole_runs(
         assert run_of(video, task[0], stepped=stepped) == task[0]
 
 
-@given(st.sampled_from(sorted(SIZES)), st.integers(0, 600), st.booleans())
-def test_runs_depend_on_size_and_rate_alone(name: str, index: int, stepped: bool) -> None:
-    start = run_of(spec(name, 5.0), index, stepped=stepped)
-    assert start == run_of(spec(name, 600.0), index, stepped=stepped)
+@given(st.sampled_from(sorted(SIZES)), st.integers(0, 600), st.floats(0.1, 600), st.booleans())
+def test_runs_depend_on_size_and_rate_and_on_whether_the_video_is_short(
+    name: str, index: int, duration_s: float, stepped: bool
+) -> None:
+    video = spec(name, duration_s)
+    start = run_of(video, index, stepped=stepped)
+    assert start == run_of(spec(name, 12.0 if duration_s <= 12 else 600.0), index, stepped=stepped)
     assert start <= index
-    assert run_of(spec(name), start, stepped=stepped) == start
+    assert run_of(video, start, stepped=stepped) == start
     assert stepped or index - start < 8
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_units_of_videos_of_two_lengths_have_one_name_where_their_runs_begin_at_the_same(name: str) -> None:
+    """What a unit shows depends on where its page began."""
+    short, long = spec(name, 12.0), spec(name, 13.0)
+    for unit in plan_units(short):
+        names = {unit_hash(video, unit, environment="e", mode="seek") for video in (short, long)}
+        runs = {run_of(video, unit.index, stepped=False) for video in (short, long)}
+        assert len(names) == len(runs)
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
@@ -114,8 +129,8 @@ def test_what_was_measured_counts_more_than_the_guess() -> None:
     video = spec("small", 60.0)
     dear = CostModel(video)
     dear.learn(15, 60.0)
-    assert len(next_units(plan_units(video), workers=2, cost=dear)) == 3  # a run
-    assert len(next_units(plan_units(video), workers=2, cost=CostModel(video))) > 3
+    assert len(next_units(plan_units(video), workers=2, cost=dear)) == 6  # a run
+    assert len(next_units(plan_units(video), workers=2, cost=CostModel(video))) > 6
 
 
 def test_a_cluster_that_stays_as_it_is_has_a_task_in_each_slot() -> None:

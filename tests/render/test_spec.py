@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koda_ray.errors import InvalidInput
-from koda_ray.render.spec import PRESETS, AudioTrack, RenderSpec, fit_size, frame_rate, plan_units, unit_hash
+from koda_ray.render.names import unit_hash
+from koda_ray.render.spec import PRESETS, AudioTrack, RenderSpec, fit_size, frame_rate, plan_units
 
 BUNDLE = "a" * 64
 
