@@ -139,7 +139,7 @@ class MemoryWatch:
 
     def keeps_too_much(self) -> bool:
         """Whether the process holds more than one that nobody uses should."""
-        return tree_bytes(self._pid) > self._keep
+        return _look_at(self._pid, cap_bytes=self._keep).all > self._keep
 
     async def close(self) -> None:
         """Look no more."""
