@@ -7,7 +7,7 @@ from pathlib import Path
 
 from koda_ray.render.ffmpeg import QUIETLY, TALKING, UNDECODED, Conversed, converse
 from koda_ray.render.pictures import sequence_feed
-from koda_ray.render.spec import RenderSpec
+from koda_ray.render.spec import RenderSpec, unit_frames
 
 __all__ = ["OVER_GREY", "chosen", "decoder_of", "look", "look_and_hear", "skips_to_units"]
 
@@ -23,11 +23,11 @@ def decoder_of(spec: RenderSpec) -> list[str]:
 
 
 def skips_to_units(spec: RenderSpec) -> bool:
-    """Whether the first frames of units, and no others, are decoded without the rest: they are the key frames.
+    """Whether the first frames of units, and no others, are decoded without the rest: they are H.264's key frames.
 
-    Of ProRes each frame is one, and what sees transparency in VP9 skips none.
+    Of ProRes each frame is one, and FFmpeg's decoders of VP9 skip none.
     """
-    return spec.format in ("mp4", "webm") and not spec.alpha
+    return spec.format == "mp4"
 
 
 async def look(
@@ -51,7 +51,7 @@ async def look_and_hear(
     Args:
         spec: What the file is.
         path: The finished file.
-        frames: Which, in order; None for every key frame, the first of each unit, without decoding any other.
+        frames: Which, in order; None for the first of each unit, without decoding any other where it `skips_to_units`.
         filters: What is done with them; times are those in the video.
         target: FFmpeg's arguments of the output.
         more: And of another, whose input, of this number, is the file as well, of which nothing is decoded.
@@ -61,16 +61,16 @@ async def look_and_hear(
         EncodeFailed: The file cannot be decoded so far.
     """
     output = ["-an", "-fps_mode", "passthrough", *target]
+    firsts = range(0, spec.frame_count, unit_frames(spec))
     if spec.format == "png":
-        wanted = range(0, spec.frame_count, max(1, round(spec.fps))) if frames is None else frames
-        feed = sequence_feed(path, wanted, size=spec.picture, fps=spec.fps)
+        feed = sequence_feed(path, firsts if frames is None else frames, size=spec.picture, fps=spec.fps)
         line = [*QUIETLY, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
         return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
     inputs = [*decoder_of(spec), "-i", str(path)]
-    if frames is None:  # others are not read either: between them threads would wait for each other
+    if frames is None and skips_to_units(spec):  # nor are others read: threads would wait for each other between them
         inputs = ["-discard", "nokey", "-skip_frame", "nokey", *inputs]
     else:
-        filters = f"select='{chosen(frames)}',{filters}"
+        filters = f"select='{chosen(firsts if frames is None else frames)}',{filters}"
     if more is not None:
         inputs += [*UNDECODED, "-i", str(path)]
         output += more(1)

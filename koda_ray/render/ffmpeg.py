@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -43,8 +42,6 @@ _SMALL_TALK = re.compile(
 )
 _STDERR_CHARS = 1500
 _KILL_WAIT_S = 5.0
-_NICER = 5
-"""By how much less urgent a child is for which others are not to wait."""
 
 
 def command_line(
@@ -73,12 +70,7 @@ class Conversed(NamedTuple):
 
 
 async def run(
-    program: str,
-    arguments: Sequence[str],
-    *,
-    timeout_s: float,
-    feed: AsyncGenerator[bytes] | None = None,
-    gives_way: bool = False,
+    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
 ) -> bytes:
     """Run ffmpeg or ffprobe to its end.
 
@@ -87,7 +79,6 @@ async def run(
         arguments: Without the program's name.
         timeout_s: Then it is killed.
         feed: What it reads on standard input, if anything; asked for more as fast as it is read.
-        gives_way: Whether what else has to be done goes before it, where processors are short.
 
     Returns:
         What it wrote to standard output.
@@ -96,24 +87,16 @@ async def run(
         Missing: It is not installed.
         EncodeFailed: It exited with an error or took too long; code DISK_FULL where that is why.
     """
-    return (await converse(program, arguments, timeout_s=timeout_s, feed=feed, gives_way=gives_way)).output
+    return (await converse(program, arguments, timeout_s=timeout_s, feed=feed)).output
 
 
 async def converse(
-    program: str,
-    arguments: Sequence[str],
-    *,
-    timeout_s: float,
-    feed: AsyncGenerator[bytes] | None = None,
-    gives_way: bool = False,
+    program: str, arguments: Sequence[str], *, timeout_s: float, feed: AsyncGenerator[bytes] | None = None
 ) -> Conversed:
     """Run ffmpeg or ffprobe to its end, as `run`, for what it says as well."""
     fed = None if feed is None else (Pipe(), feed)
     process = await start(program, arguments, pipe=fed[0] if fed else None)
     try:
-        if gives_way:
-            with contextlib.suppress(OSError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, process.pid, min(os.getpriority(os.PRIO_PROCESS, 0) + _NICER, 19))
         async with asyncio.timeout(timeout_s):
             output, errors = await (_fed(process, *fed) if fed else process.communicate())
     except TimeoutError:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict
 
-from koda_ray.render.plan import run_of
+from koda_ray.render.plan import EARLY_UNITS, run_of
 from koda_ray.render.spec import KEPT_PICTURES, CaptureMode, RenderSpec, Unit
 
 __all__ = ["film_hash", "grid_hash", "recipe_hash", "unit_hash"]
@@ -27,8 +27,9 @@ def unit_hash(spec: RenderSpec, unit: Unit, *, environment: str, mode: CaptureMo
 
 
 def grid_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:
-    """Return the name of a frame grid: videos of equal grids share their units, wherever runs begin at the same."""
-    return _digest({**_decides(spec), "environment": environment, "mode": mode})
+    """Return the name of a frame grid: units of equal grids have equal names, whatever the videos' lengths."""
+    runs = sorted({run_of(spec, index, stepped=False) for index in range(EARLY_UNITS)})
+    return _digest({**_decides(spec), "runs": runs, "environment": environment, "mode": mode})
 
 
 def recipe_hash(spec: RenderSpec, *, environment: str, mode: CaptureMode) -> str:

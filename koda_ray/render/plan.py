@@ -21,7 +21,7 @@ from itertools import pairwise
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, unit_frames
 
-__all__ = ["CostModel", "next_units", "run_of", "tasks_at_once", "tasks_left"]
+__all__ = ["EARLY_UNITS", "CostModel", "next_units", "run_of", "tasks_at_once", "tasks_left"]
 
 START_S = 0.6
 """A page that is opened and ready, with its first picture."""
@@ -31,7 +31,8 @@ _FIRST_S = 2.0
 _BASE_S = 0.005
 _S_PER_MEGAPIXEL = 0.05
 _MEMORY = 0.7
-_EARLY_UNITS = 12
+EARLY_UNITS = 12
+"""Units behind which runs begin at the same places whatever the video's length."""
 _EARLY_RUN_S, _EARLY_RUN_UNITS = 2.0, (3, 6)
 """How long an early run may take, and how many units it may have: in the first and the second half of a short video's;
 of a longer one's they have as many as in the second."""
@@ -95,16 +96,16 @@ def run_of(spec: RenderSpec, index: int, *, stepped: bool) -> int:
     """
     frames = unit_frames(spec)
     unit_s = _guess_s(spec) * frames
-    if index < _EARLY_UNITS:
-        part = 1 if spec.frame_count > _EARLY_UNITS * frames else index * len(_EARLY_RUN_UNITS) // _EARLY_UNITS
+    if index < EARLY_UNITS:
+        part = 1 if spec.frame_count > EARLY_UNITS * frames else index * len(_EARLY_RUN_UNITS) // EARLY_UNITS
         most = _EARLY_RUN_UNITS[part]
         size = next(n for n in (most, 3, 2, 1) if n == 1 or n * unit_s <= _EARLY_RUN_S)
         return index - index % size
     size = min(_LATER_RUN_UNITS, max(1, int(_LATER_RUN_S / unit_s)))
     if not stepped:
-        return index - (index - _EARLY_UNITS) % size
+        return index - (index - EARLY_UNITS) % size
     longest = max(size, int(_LONGEST_RUN_S / unit_s))
-    start = _EARLY_UNITS
+    start = EARLY_UNITS
     while True:
         way = math.ceil(start * frames * _STEP_S / _STEPS_SHARE / unit_s)
         here = min(longest, max(size, way))
@@ -155,8 +156,8 @@ def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tup
         if unit.index != before.index + 1:
             break
         run += 1
-    if cost.stepped is None and pending[0].index < _EARLY_UNITS:  # where later runs begin is not known yet
-        run = min(run, _EARLY_UNITS - pending[0].index)
+    if cost.stepped is None and pending[0].index < EARLY_UNITS:  # where later runs begin is not known yet
+        run = min(run, EARLY_UNITS - pending[0].index)
     stepped = cost.stepped is True
     unit_s = max(1e-6, cost.frame_s * max(unit.frame_count for unit in pending[:run]))
     worth_a_start = math.ceil(START_S * (1 - _START_SHARE) / _START_SHARE / unit_s)

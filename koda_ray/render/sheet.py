@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from koda_ray.render.decode import OVER_GREY, look, skips_to_units
+from koda_ray.render.decode import OVER_GREY, look
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.spec import RenderSpec, Unit, unit_frames
 
@@ -62,9 +62,7 @@ async def make_thumbnail(spec: RenderSpec, video: Path, target: Path, *, first: 
         await look(spec, video, [middle], filters, output)
         return
     inputs = ["-ss", f"{spec.seconds(middle):.6f}", "-i", str(video)]
-    await run(
-        "ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S, gives_way=True
-    )
+    await run("ffmpeg", [*QUIETLY, *inputs, "-map", "0:v:0", "-vf", filters, *output], timeout_s=_TIMEOUT_S)
 
 
 def thumbnail_frame(spec: RenderSpec) -> int:
@@ -97,7 +95,7 @@ def seeks(spec: RenderSpec) -> bool:
 
 def cells_of(spec: RenderSpec, unit: Unit) -> tuple[int, ...]:
     """Return which frames of a unit, by their place in it, are kept for the sheet; none of formats that are decoded."""
-    if not skips_to_units(spec):
+    if spec.format not in ("mp4", "webm") or spec.alpha:
         return ()
     return tuple(frame - unit.start for frame in sheet_frames(spec) if unit.start <= frame < unit.stop)
 
@@ -128,8 +126,7 @@ async def make_sheet(spec: RenderSpec, video: Path, target: Path, *, cells: Sequ
     output = [*TO_PICTURE, "-q:v", "4", *_JPEG, str(target)]
     if cells:
         pictures = ["-f", "image2pipe", "-c:v", "mjpeg", "-i", "pipe:", "-fps_mode", "passthrough"]
-        line, feed = [*QUIETLY, *pictures, "-vf", shown, *output], _each(cells)
-        await run("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed, gives_way=True)
+        await run("ffmpeg", [*QUIETLY, *pictures, "-vf", shown, *output], timeout_s=_TIMEOUT_S, feed=_each(cells))
         return
     if not seeks(spec):
         await look(spec, video, frames, f"{cell_filter(spec)},{shown}", output)

@@ -1,7 +1,7 @@
 """What a video shall be, and how its frames are cut into units: pure functions, no I/O.
 
 Frame ``k`` shows the page at ``k / fps`` seconds. Frames lie on a fixed grid of units of one second that does not
-depend on workers, machines or the video's length, so a unit made once is found again by its key, by whoever asks.
+depend on workers, machines or the video's length, so a unit made once is found again by its name, by whoever asks.
 """
 
 from __future__ import annotations

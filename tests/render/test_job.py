@@ -128,6 +128,21 @@ async def test_a_unit_is_drawn_after_those_of_its_run_also_where_they_are_there(
         assert (again.frame_hash, again.report["sha256"]) == (whole.frame_hash, whole.report["sha256"])
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("lengths", [(12.0, 13.0), (13.0, 12.0)])
+async def test_a_longer_video_has_the_units_of_a_shorter_one_where_their_pages_begin_at_the_same(
+    storage: Storage, local: LocalExecutor, lengths: tuple[float, float]
+) -> None:
+    """And others where not: the page shows how many frames it was asked for before."""
+    bundle = await put_page(storage, Bundle({"index.html": COUNTING.encode()}))
+    first, second = (small(bundle, duration_s=each, width=640, height=360, fps=15) for each in lengths)
+    await render(first, storage, local, "job_first")
+    again = await render(second, storage, local, "job_second")
+    assert again.report["unitsReused"] == 9, "of the first twelve, three are begun elsewhere"
+    fresh = await render(replace(second, seed=2), storage, local, "job_fresh")
+    assert fresh.report["unitsReused"] == 0 and again.frame_hash == fresh.frame_hash
+
+
 THROWING = COUNTING.replace("shown += 1;", "if (seconds > 1.5) queueMicrotask(() => { throw new Error('too late') });")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koda_ray.render.names import unit_hash
+from koda_ray.render.names import grid_hash, unit_hash
 from koda_ray.render.plan import CostModel, next_units, run_of, tasks_at_once, tasks_left
 from koda_ray.render.protocol import Slots
 from koda_ray.render.spec import RenderSpec, Unit, plan_units
@@ -98,6 +98,8 @@ def test_units_of_videos_of_two_lengths_have_one_name_where_their_runs_begin_at_
         names = {unit_hash(video, unit, environment="e", mode="seek") for video in (short, long)}
         runs = {run_of(video, unit.index, stepped=False) for video in (short, long)}
         assert len(names) == len(runs)
+    grids = {grid_hash(video, environment="e", mode="seek") for video in (short, long, spec(name, 600.0))}
+    assert len(grids) == (2 if name in ("preview", "small") else 1)
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))

@@ -12,6 +12,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageStat
 
 from koda_ray.errors import QualityRejected
 from koda_ray.render.compare import compare_videos
+from koda_ray.render.decode import look
 from koda_ray.render.encode import unit_encoder
 from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import run
@@ -171,6 +172,27 @@ async def test_a_picture_sequence_with_a_hole_or_another_size_is_refused(tmp_pat
                     archive.writestr(name, data)
         with pytest.raises(QualityRejected, match=words):
             await check_video(spec, video, hashes(10))
+
+
+@pytest.mark.parametrize("form", ["mp4", "webm", pytest.param("mov", marks=pytest.mark.full)])
+async def test_of_each_unit_the_first_frame_is_looked_at(tmp_path: Path, form: str) -> None:
+    spec = small(BUNDLE, duration_s=2.5, format=form)
+    frames = [drawn(spec, (frame * 10, frame * 10, frame * 10), None) for frame in range(25)]
+    video, _ = await film(spec, tmp_path / "a", frames)
+    seen = await look(spec, video, None, "scale=1:1:out_range=pc,format=gray", ["-f", "rawvideo", "pipe:"])
+    assert len(seen) == 3
+    assert all(abs(level - wanted) < 6 for level, wanted in zip(seen, (0, 100, 200), strict=True)), list(seen)
+
+
+@pytest.mark.full
+async def test_a_webm_is_compared_with_its_preview_where_both_are_at_one_time(tmp_path: Path) -> None:
+    preview = small(BUNDLE, duration_s=4.0)
+    final = small(BUNDLE, duration_s=4.0, format="webm")
+    frames = [drawn(preview, (frame * 6, 80, 240 - frame * 6), None) for frame in range(40)]
+    one, _ = await film(preview, tmp_path / "preview", frames)
+    other, _ = await film(final, tmp_path / "final", frames)
+    found = await compare_videos(final, other, one)
+    assert min(found.psnr_db) > 35
 
 
 @pytest.mark.full

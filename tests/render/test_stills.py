@@ -75,6 +75,7 @@ async def test_a_frame_is_the_one_that_was_asked_for(tmp_path: Path, fields: dic
     [
         pytest.param({"format": "mp4"}, 12, marks=pytest.mark.full),
         ({"format": "mp4"}, 3),
+        ({"format": "webm"}, 4),
         pytest.param({"format": "mov"}, 3, marks=pytest.mark.full),
         ({"format": "gif"}, 12),
         ({"format": "png"}, 5),
