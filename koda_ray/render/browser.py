@@ -97,6 +97,8 @@ _FRAME_FLAGS = (
     "--run-all-compositor-stages-before-draw",
     "--disable-new-content-rendering-timeout",
 )
+_FULL_FLAGS = ("about:blank",)
+"""The full browser opens a page of its own choice where it gets none; the shell opens none."""
 _LAUNCH_TIMEOUT_S = 30.0
 _PROFILE = "profile"
 _CLOSE_TIMEOUT_S = 5.0
@@ -350,8 +352,7 @@ class Browser:
             if graphics.interposer.library:
                 frames = FrameMemory(graphics.interposer.library, folder.path)
             flags = [*_OUR_FLAGS, *CHROMIUM_FLAGS, *graphics.flags, f"--user-data-dir={profile}"]
-            # the full browser opens a window of its own choice where it gets no page; the shell opens none
-            flags += _FRAME_FLAGS if binary.kind == "shell" else ("about:blank",)
+            flags += _FRAME_FLAGS if binary.kind == "shell" else _FULL_FLAGS
             nesting = await asyncio.to_thread(nested_sandbox_works, binary.path)
             if not nesting:
                 flags.append("--no-sandbox")
