@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.cpu import ProcessKind, reap_orphans, tree_cpu_by_kind
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.job import RenderJob
-from koda_ray.render.local import LocalExecutor
+from koda_ray.render.local import MAX_FRAMES_PER_BROWSER, LocalExecutor
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, JobContext, UnitResult
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.storage import Storage
@@ -66,6 +66,13 @@ class WatchedLocal(LocalExecutor):
         self.begun: tuple[float, dict[ProcessKind, float], int] | None = None
         self.stored: tuple[float, dict[ProcessKind, float]] | None = None
 
+    async def renew(self, frames: int, user_id: str) -> None:
+        """Replace browsers that would be closed amid a job of so many frames, with the account of their time."""
+        for browser in [one for one in self._idle if one.frames_run + frames >= MAX_FRAMES_PER_BROWSER]:
+            self._idle.remove(browser)
+            await browser.close()
+        await self.warm(user_id)
+
     async def capture(self, task: CaptureTask, hear: Hear | None = None) -> None:
         """Capture as ever, and look at the clocks on the way."""
 
@@ -89,6 +96,7 @@ async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, 
     """Render a video that was never rendered before, with browsers that run."""
     units = -(-spec.frame_count // max(1, round(spec.fps)))
     reap_orphans()
+    await executor.renew(spec.frame_count, USER)
     executor.reset(min(executor.slots.now, units), units)
     with tempfile.TemporaryDirectory(prefix="koda-bench-storage-") as folder:
         storage = Storage(folder)

@@ -142,7 +142,7 @@ async def get_sprite(job: _SessionJob, making: _Making, count: _Count = 50, widt
     """Send small frames of a finished preview or final, to look through them: ten in a row, in order, without gaps.
 
     They are spread evenly over the video; where it has fewer, each is there. What has to be decoded as a whole
-    (a mov, a gif, what is transparent, and where more frames are asked for than it has seconds) lasts a minute at most.
+    (a mov, a webm, a gif, and where more frames are asked for than it has seconds) lasts a minute at most.
     """
     return await making.sprite(job, count, width)
 
