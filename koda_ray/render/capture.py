@@ -36,7 +36,7 @@ from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.plan import run_of
 from koda_ray.render.protocol import Captured, CaptureTask, Hear, UnitResult
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.sheet import cells_of
+from koda_ray.render.sheet import kept_of
 from koda_ray.render.spec import CaptureMode, RenderSpec, Unit, unit_frames
 from koda_ray.render.still_units import StillUnits
 from koda_ray.render.stored import copy_unit, write_unit
@@ -302,7 +302,7 @@ class _Capture:
             path,
             image=self._image,
             encoder=self._browser.graphics.encoder,
-            cells=cells_of(spec, unit),
+            kept=kept_of(spec, unit),
         )
         try:
             await encoder.start()
@@ -344,12 +344,15 @@ class _Capture:
         encoded_ms = _ms_since(started)
         data = await asyncio.to_thread(path.read_bytes)
         path.unlink()
-        kept = await asyncio.to_thread(encoder.cells)
-        places = cells_of(self._task.spec, result.unit)
-        cells = {place: base64.b64encode(cell).decode() for place, cell in zip(places, kept, strict=False)}
+        places, kept = kept_of(self._task.spec, result.unit), await asyncio.to_thread(encoder.kept)
+        cells = {place: _base64(cell) for place, cell in zip(places.cells, kept.cells, strict=False)}
+        thumbnail = (
+            {} if places.thumbnail is None or not kept.thumbnail else {places.thumbnail: _base64(kept.thumbnail)}
+        )
         timings = result.timings_ms | {"encode_tail": encoded_ms}
         timings["total"] = round(sum(timings.values()), 1)
-        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings, cells=cells)
+        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings)
+        result = replace(result, cells=cells, thumbnail=thumbnail)
         await write_unit(RetryingStorage(self._task.storage), self._task.user_id, result, data)
         if self._hear is not None:
             await self._hear(result.as_told())
@@ -418,3 +421,7 @@ async def _hand_over(queue: asyncio.Queue[bytes | None], image: bytes | None, wr
 
 def _ms_since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 1)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -160,7 +160,7 @@ class Claims:
             self._next = None
             units = {str(unit): (claim.at, claim.held) for unit, claim in self._mine.items()}
             data = json.dumps({"job": self._job_id, "at": now().timestamp(), "units": units}).encode()
-            await self._storage.put(self._key, data)
+            await self._storage.put(self._key, data, synced=False)  # no job outlives a power cut either
 
     async def _renew(self) -> None:
         while True:

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from koda_ray.render.decode import chosen, look, skips_to_units
+from koda_ray.errors import QualityRejected
+from koda_ray.render.decode import look
 from koda_ray.render.facts import probe_video
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.sheet import sheet_frames
@@ -74,7 +75,7 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
 
     Raises:
         EncodeFailed: One of them cannot be decoded.
-        QualityRejected: The reference has no pictures.
+        QualityRejected: The reference has no pictures, or so few that there is no moment to compare.
     """
     facts = await probe_video(reference)
     last = len(facts.times_s) - 1
@@ -82,6 +83,8 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
     # first frames of units are decoded without the others; a long video's sheet shows nothing else
     moments = starts if _FEW < len(starts) <= _MANY else sheet_frames(spec)
     chosen = [frame for frame in moments if spec.seconds(frame) <= facts.times_s[-1]]
+    if not chosen:
+        raise QualityRejected(f"{reference.name} ends before the first moment that is compared")
     # webm says its rate with two places, and a frame's time to the millisecond
     rate = last / (facts.times_s[-1] - facts.times_s[0]) if last else float(spec.fps)
     others = [min(last, round(spec.seconds(frame) * rate)) for frame in chosen]
@@ -105,13 +108,8 @@ async def compare_videos(spec: RenderSpec, video: Path, reference: Path) -> Comp
 
 
 async def _grey(spec: RenderSpec, video: Path, frames: list[int], size: tuple[int, int]) -> list[bytes]:
-    """Return frames as small grey pictures; where all begin units, no other is decoded."""
-    target, filters = ["-f", "rawvideo", "pipe:"], _small(size)
-    starts = {unit.start: unit.index for unit in plan_units(spec)}
-    if skips_to_units(spec) and all(frame in starts for frame in frames):
-        select = chosen([starts[frame] for frame in frames])
-        return _pictures(await look(spec, video, None, f"select='{select}',{filters}", target), size)
-    return _pictures(await look(spec, video, frames, filters, target), size)
+    """Return frames as small grey pictures."""
+    return _pictures(await look(spec, video, frames, _small(size), ["-f", "rawvideo", "pipe:"]), size)
 
 
 def _small(size: tuple[int, int]) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from koda_ray.render.ffmpeg import QUIETLY, TALKING, UNDECODED, Conversed, converse
 from koda_ray.render.pictures import sequence_feed
 from koda_ray.render.spec import RenderSpec, unit_frames
 
-__all__ = ["OVER_GREY", "chosen", "decoder_of", "look", "look_and_hear", "skips_to_units"]
+__all__ = ["LISTED", "OVER_GREY", "chosen", "decoder_of", "look", "look_and_hear", "skips_to", "skips_to_units"]
 
+LISTED = ".ffconcat"
+"""How the name of a list of units ends."""
 # not drawbox, which crashes on these (5.1)
 OVER_GREY = "format=rgba,split[over][under];[under]lutrgb=128:128:128:255[grey];[grey][over]overlay=format=rgb"
 """The filter that shows what is transparent as grey."""
 _TIMEOUT_S = 600.0
+_KEYS_ALONE = ("-discard", "nokey", "-skip_frame", "nokey")
+"""Nor are others read: threads would wait for each other between them. Not every demuxer discards (5.1)."""
+_OF_A_LIST = ("-auto_convert", "0", *UNDECODED, "-codec_whitelist:v", "h264")
+"""FFmpeg would look at the first picture of each unit before it decodes that."""
 
 
 def decoder_of(spec: RenderSpec) -> list[str]:
@@ -30,9 +37,12 @@ def skips_to_units(spec: RenderSpec) -> bool:
     return spec.format == "mp4"
 
 
-async def look(
-    spec: RenderSpec, path: Path, frames: Sequence[int] | None, filters: str, target: Sequence[str]
-) -> bytes:
+def skips_to(spec: RenderSpec, frames: Sequence[int]) -> bool:
+    """Whether these frames of the finished video are decoded without the rest: all are first ones of units."""
+    return skips_to_units(spec) and all(frame % unit_frames(spec) == 0 for frame in frames)
+
+
+async def look(spec: RenderSpec, path: Path, frames: Sequence[int], filters: str, target: Sequence[str]) -> bytes:
     """Decode some frames, and return what FFmpeg makes of them, as `look_and_hear`."""
     return (await look_and_hear(spec, path, frames, filters, target)).output
 
@@ -40,46 +50,55 @@ async def look(
 async def look_and_hear(
     spec: RenderSpec,
     path: Path,
-    frames: Sequence[int] | None,
+    frames: Sequence[int],
     filters: str,
     target: Sequence[str],
     *,
-    more: Callable[[int], list[str]] | None = None,
+    more: Sequence[str] = (),
 ) -> Conversed:
     """Decode some frames, and return what FFmpeg makes of them; where more is asked of it, also what it says.
 
     Args:
         spec: What the file is.
-        path: The finished file.
-        frames: Which, in order; None for the first of each unit, without decoding any other where it `skips_to_units`.
-        filters: What is done with them; times are those in the video.
+        path: The finished file; or of an mp4 a list of its first units, as `koda_ray.render.mux.list_units` writes it.
+        frames: Which, in order, at least one; no others are decoded where it `skips_to` them.
+        filters: What is done with them; their times are not those in the video.
         target: FFmpeg's arguments of the output.
-        more: And of another, whose input, of this number, is the file as well, of which nothing is decoded.
+        more: And of another, whose input, number 1, is the file as well, of which nothing is decoded.
 
     Raises:
         Missing: FFmpeg is not installed.
         EncodeFailed: The file cannot be decoded so far.
     """
     output = ["-an", "-fps_mode", "passthrough", *target]
-    firsts = range(0, spec.frame_count, unit_frames(spec))
     if spec.format == "png":
-        feed = sequence_feed(path, firsts if frames is None else frames, size=spec.picture, fps=spec.fps)
+        feed = sequence_feed(path, frames, size=spec.picture, fps=spec.fps)
         line = [*QUIETLY, "-f", "matroska", "-i", "pipe:", "-vf", filters, *output]
         return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S, feed=feed)
     inputs = [*decoder_of(spec), "-i", str(path)]
-    if frames is None and skips_to_units(spec):  # nor are others read: threads would wait for each other between them
-        inputs = ["-discard", "nokey", "-skip_frame", "nokey", *inputs]
-    else:
-        filters = f"select='{chosen(firsts if frames is None else frames)}',{filters}"
-    if more is not None:
+    if path.suffix == LISTED and skips_to_units(spec):
+        inputs = [*_OF_A_LIST, *inputs]
+    if skips_to(spec, frames):
+        if frames[0]:  # half a frame late: the last key frame that is not after that is the unit's
+            inputs = ["-noaccurate_seek", "-ss", f"{float((frames[0] + Fraction(1, 2)) / spec.fps):.6f}", *inputs]
+        inputs = [*_KEYS_ALONE, *inputs]
+        frames = _units_since(spec, frames)
+    if more:
         inputs += [*UNDECODED, "-i", str(path)]
-        output += more(1)
-    line = [*(QUIETLY if more is None else TALKING), *inputs, "-map", "0:v:0", "-vf", filters, *output]
-    return await converse("ffmpeg", line, timeout_s=_TIMEOUT_S)
+    line = [*(TALKING if more else QUIETLY), *inputs, "-map", "0:v:0", "-vf", f"select='{chosen(frames)}',{filters}"]
+    return await converse("ffmpeg", [*line, *output, *more], timeout_s=_TIMEOUT_S)
 
 
 def chosen(frames: Sequence[int]) -> str:
     """Return the expression that is true for some frames; decoding ends soon after the last."""
-    if isinstance(frames, range):
+    if isinstance(frames, range):  # of hundreds, each by itself would be more than FFmpeg reads
         return f"between(n,{frames[0]},{frames[-1]})*not(mod(n-{frames[0]},{frames.step}))"
     return "+".join(f"eq(n,{frame})" for frame in frames)
+
+
+def _units_since(spec: RenderSpec, frames: Sequence[int]) -> Sequence[int]:
+    """Return which units frames begin, counted from the first one's."""
+    step, first = unit_frames(spec), frames[0]
+    if isinstance(frames, range):
+        return range(0, (frames[-1] - first) // step + 1, max(1, frames.step // step))
+    return [(frame - first) // step for frame in frames]

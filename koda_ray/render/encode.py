@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,10 +19,11 @@ from koda_ray.render.decode import chosen
 from koda_ray.render.ffmpeg import command_line, ensure_ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
+from koda_ray.render.kept import KeptFrames, KeptPictures
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
-from koda_ray.render.sheet import cell_filter
+from koda_ray.render.sheet import cell_filter, thumbnail_filter
 from koda_ray.render.spec import RenderSpec
 
 __all__ = ["BT709", "ENCODER_VERSION", "Encoder", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
@@ -40,6 +40,7 @@ _NVENC_LEAST, _NVENC_MOST = (145, 49), (4096, 4096)
 _VP9_SPEEDS = {"draft": 7, "fast": 4, "small": 2}
 _ONE_GROUP = 100_000
 """Frames between key frames: more than a unit has."""
+_NOTHING = KeptFrames()
 _JPEGS = re.compile(rb"\xff\xd8\xff.*?\xff\xd9", re.DOTALL)
 """Pictures one behind the other: neither mark occurs within one, where 255 is followed by 0."""
 
@@ -99,13 +100,22 @@ def unit_options(
     }
 
 
-def _cell_options(spec: RenderSpec, cells: Sequence[int], image: ImageKind, target: Path) -> list[str]:
-    """Return FFmpeg's arguments of a second output: some frames, as small as the contact sheet shows them."""
-    # they are chosen behind the repeating, as the first output's are, and no others are converted
-    filters = f"fps={spec.fps},select='{chosen(cells)}',{_conversion(spec, image)},{cell_filter(spec)}"
-    which = ["-map", "0:v:0", "-vf", filters, "-frames:v", str(len(cells)), "-fps_mode", "passthrough"]
-    how = ["-threads", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-q:v", "2"]
-    return [*which, *how, "-f", "mjpeg", str(target)]
+def _kept_options(spec: RenderSpec, kept: KeptFrames, image: ImageKind, cells: Path, thumbnail: Path) -> list[str]:
+    """Return FFmpeg's arguments of more outputs: some frames, as large as sheet and thumbnail show them."""
+    options: list[str] = []
+    places = () if kept.thumbnail is None else (kept.thumbnail,)
+    for frames, shown, quality, target in (
+        (kept.cells, cell_filter(spec), "2", cells),
+        (places, thumbnail_filter(spec), "3", thumbnail),
+    ):
+        if not frames:
+            continue
+        # they are chosen behind the repeating, as the first output's are, and no others are converted
+        filters = f"fps={spec.fps},select='{chosen(frames)}',{_conversion(spec, image)},{shown}"
+        options += ["-map", "0:v:0", "-vf", filters, "-frames:v", str(len(frames)), "-fps_mode", "passthrough"]
+        options += ["-threads", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-q:v", quality]
+        options += ["-f", "mjpeg", str(target)]
+    return options
 
 
 def _x264(spec: RenderSpec) -> dict[str, object]:
@@ -208,8 +218,8 @@ class Encoder(Protocol):
         """Return the file, which is whole now."""
         ...
 
-    def cells(self) -> Sequence[bytes]:
-        """Return what was kept for the contact sheet, after `finish`: JPEGs."""
+    def kept(self) -> KeptPictures:
+        """Return what was kept, after `finish`."""
         ...
 
     async def close(self) -> None:
@@ -224,7 +234,7 @@ def unit_encoder(
     *,
     image: ImageKind,
     encoder: H264Encoder = "libx264",
-    cells: Sequence[int] = (),
+    kept: KeptFrames = _NOTHING,
 ) -> Encoder:
     """Return what makes a unit's file of pictures: FFmpeg, or where the format keeps them, a plain archive.
 
@@ -234,11 +244,11 @@ def unit_encoder(
         target: The file to write.
         image: What the pictures are.
         encoder: As `unit_options`.
-        cells: Which frames of the unit are kept for the contact sheet; no formats that keep pictures have any.
+        kept: Which frames of the unit are kept for sheet and thumbnail; none where the format keeps all.
     """
     if FORMATS[spec.format].pictures:
         return PictureUnit(target)
-    return UnitEncoder(spec, frames, target, image=image, encoder=encoder, cells=cells)
+    return UnitEncoder(spec, frames, target, image=image, encoder=encoder, kept=kept)
 
 
 class UnitEncoder:
@@ -250,7 +260,7 @@ class UnitEncoder:
         target: The file to write.
         image: What the pictures are.
         encoder: As `unit_options`.
-        cells: As `unit_encoder`.
+        kept: As `unit_encoder`.
     """
 
     def __init__(
@@ -261,15 +271,14 @@ class UnitEncoder:
         *,
         image: ImageKind,
         encoder: H264Encoder = "libx264",
-        cells: Sequence[int] = (),
+        kept: KeptFrames = _NOTHING,
     ) -> None:
         options = unit_options(spec, frames, image=image, encoder=encoder)
         self._on_gpu = options.get("vcodec") == "h264_nvenc"
         # the header says what follows: FFmpeg encodes the first picture before it has the next twenty
         self._arguments = command_line("pipe:", {"format": "matroska", "probesize": 32}, str(target), options)
-        self._cells = target.with_name(f"{target.name}-cells") if cells else None
-        if self._cells is not None:
-            self._arguments += _cell_options(spec, cells, image, self._cells)
+        self._cells, self._thumbnail = (target.with_name(f"{target.name}-{name}") for name in ("cells", "thumbnail"))
+        self._arguments += _kept_options(spec, kept, image, self._cells, self._thumbnail)
         self._fps = spec.fps
         self._header = matroska.header(*spec.picture, spec.fps, image)
         self._target = target
@@ -336,13 +345,9 @@ class UnitEncoder:
             raise await self._failure()
         return self._target
 
-    def cells(self) -> Sequence[bytes]:
-        """Return what was kept for the contact sheet, after `finish`; its file is removed."""
-        if self._cells is None:
-            return ()
-        data = self._cells.read_bytes()
-        self._cells.unlink()
-        return _JPEGS.findall(data)
+    def kept(self) -> KeptPictures:
+        """Return what was kept, after `finish`; its files are removed."""
+        return KeptPictures(tuple(_JPEGS.findall(_taken(self._cells))), _taken(self._thumbnail) or None)
 
     async def close(self) -> None:
         """End FFmpeg if it still runs; nothing happens after `finish`."""
@@ -368,3 +373,13 @@ class UnitEncoder:
         # a GPU encodes so many at once: what others had may be free by the next try
         failure.retryable = failure.retryable or (self._on_gpu and failure.code == EncodeFailed.code)
         return failure
+
+
+def _taken(file: Path) -> bytes:
+    """Return what is in a file, and remove it; nothing where there is none."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return b""
+    file.unlink()
+    return data

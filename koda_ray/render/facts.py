@@ -13,16 +13,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.ffmpeg import TALKING, converse
 
-__all__ = ["CHECKSUM", "VideoFacts", "facts_output", "packet_checksums", "probe_video", "read_facts"]
+__all__ = [
+    "CHECKSUM",
+    "NO_CHECKSUMS",
+    "Checksums",
+    "VideoFacts",
+    "facts_output",
+    "probe_video",
+    "read_checksums",
+    "read_facts",
+]
 
 CHECKSUM = "crc32"
 """FFmpeg's name for what coded frames are compared by."""
 _TIMEOUT_S = 600.0
 _TWO_PLACES = 0.0051
+_HEADER = "#extradata "
 _RANGES = ("tv", "pc")
 _SPACES = ("bt", "smpte", "gbr", "fcc", "ycgco")
 _DURATION = re.compile(r"^\[info\]   Duration: (\d+):(\d\d):(\d\d\.\d+)", re.MULTILINE)
@@ -33,13 +44,23 @@ _PICTURES = re.compile(
 )
 
 
+class Checksums(NamedTuple):
+    """Of what is coded: each frame, in the order of the file, and what decoders are told before them, if anything."""
+
+    frames: tuple[str, ...] = ()
+    header: str = ""
+
+
+NO_CHECKSUMS = Checksums()
+
+
 @dataclass(frozen=True)
 class VideoFacts:
     """What a file holds; seconds and pixels.
 
-    ``times_s`` are the frames' presentation times, sorted; ``checksums`` those of the coded frames in the order of the
-    file; ``audio_s`` is the sound's end, None where there is none; ``rate`` is what the file says, to two places where
-    its frames are not all equally long.
+    ``times_s`` are the frames' presentation times, sorted; ``checksums`` are of its pictures; ``audio_s`` is the
+    sound's end, None where there is none; ``rate`` is what the file says, to two places where its frames are not all
+    equally long.
     """
 
     width: int
@@ -50,7 +71,7 @@ class VideoFacts:
     times_s: tuple[float, ...]
     rate: Fraction | None = None
     audio_s: float | None = None
-    checksums: tuple[str, ...] = ()
+    checksums: Checksums = NO_CHECKSUMS
     warnings: tuple[str, ...] = ()
 
 
@@ -92,7 +113,7 @@ def read_facts(path: Path, packets: str, words: str) -> VideoFacts:
         EncodeFailed: It said something else than is understood.
         QualityRejected: There is no picture in it.
     """
-    kinds, ticks = dict[int, str](), dict[int, Fraction]()
+    kinds, ticks, headers = dict[int, str](), dict[int, Fraction](), dict[int, str]()
     streams: dict[int, list[_Packet]] = {}
     for line in packets.splitlines():
         if line.startswith("#media_type "):
@@ -101,6 +122,8 @@ def read_facts(path: Path, packets: str, words: str) -> VideoFacts:
         elif line.startswith("#tb "):
             stream, tick = _told(line)
             ticks[stream] = Fraction(tick)
+        elif line.startswith(_HEADER):
+            headers |= _header(line)
         elif line[:1].isdecimal():
             stream, _, shown, lasts, _, checksum = line.split(",")[:6]
             streams.setdefault(int(stream), []).append(_Packet(int(shown), int(lasts), checksum.strip()))
@@ -117,16 +140,25 @@ def read_facts(path: Path, packets: str, words: str) -> VideoFacts:
         codec=said["codec"],
         colors=_colors(said["colors"] or ""),
         duration_s=_duration_s(words),
-        times_s=tuple(sorted(float(frame.shown * tick) for frame in frames)),
+        times_s=tuple(sorted(frame.shown * tick.numerator / tick.denominator for frame in frames)),
         rate=_rate(frames, tick, said),
         audio_s=_end_s(streams.get(first["audio"], []), ticks[first["audio"]]) if "audio" in first else None,
-        checksums=tuple(frame.checksum for frame in frames),
+        checksums=Checksums(tuple(frame.checksum for frame in frames), headers.get(first["video"], "")),
     )
 
 
-def packet_checksums(packets: str) -> tuple[str, ...]:
-    """Return the checksums of coded frames, where FFmpeg took down those of one stream."""
-    return tuple(line.split(",")[5].strip() for line in packets.splitlines() if line[:1].isdecimal())
+def read_checksums(packets: str) -> Checksums:
+    """Return the checksums of what is coded, where FFmpeg took down one stream."""
+    lines = packets.splitlines()
+    frames = tuple(line.split(",")[5].strip() for line in lines if line[:1].isdecimal())
+    header = next((_header(line)[0] for line in lines if line.startswith(_HEADER)), "")
+    return Checksums(frames, header)
+
+
+def _header(line: str) -> dict[int, str]:
+    """Return the checksum of what decoders of a stream are told first, as "#extradata 0,  50, d0786239" says it."""
+    stream, _, checksum = line.removeprefix(_HEADER).split(",")
+    return {int(stream): checksum.strip()}
 
 
 def _told(line: str) -> tuple[int, str]:

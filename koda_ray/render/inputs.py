@@ -103,7 +103,7 @@ class Siblings:
             StorageError: It could not be stored.
         """
         key = sibling_key(self.user_id, self._recipe, self.spec.bundle)
-        await self.storage.put(key, b"{}")
+        await self.storage.put(key, b"{}", synced=False)
 
     async def adopt(self, missing: Sequence[Unit]) -> list[UnitResult]:
         """Return those of the missing units whose frames another bundle's page has shown; they are stored as ours now.

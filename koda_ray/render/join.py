@@ -13,19 +13,20 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from koda_ray.cancellation import all_or_cancel
+from koda_ray.cancellation import all_or_cancel, end_all
 from koda_ray.errors import EncodeFailed, NotFound, QualityRejected
 from koda_ray.render.audio import DecodedSound, decode_audio
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.compare import compare_videos
-from koda_ray.render.facts import VideoFacts
+from koda_ray.render.decode import LISTED, skips_to_units
+from koda_ray.render.facts import Checksums, VideoFacts
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.isolation import WorkFolder, sweep_dead_folders
 from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.protocol import JoinResult, JoinTask, UnitResult
-from koda_ray.render.quality import check_video
+from koda_ray.render.quality import check_video, look_at_units
 from koda_ray.render.retry import RetryingStorage
-from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, seeks, seeks_to, thumbnail_frame
+from koda_ray.render.sheet import kept_of, make_sheet, make_thumbnail, seeks, seeks_to, thumbnail_frame
 from koda_ray.render.spec import RenderSpec
 from koda_ray.state.keys import sheet_key, thumbnail_key, unit_key, unit_meta_key, video_key
 
@@ -77,6 +78,7 @@ class _Joining:
         self._video = folder / f"video.{FORMATS[task.spec.format].extension}"
         self._thumbnail, self._sheet = folder / "thumbnail.jpg", folder / "sheet.jpg"
         self._parts: list[tuple[Path, int]] = []
+        self._looks: asyncio.Task[list[bytes]] | None = None
         self._seen: dict[str, JsonValue] = {}
         self._timings: dict[str, float] = {}
 
@@ -103,31 +105,40 @@ class _Joining:
             await sheet()
             return
         beside, after = list[_Look](), list[_Look]()
-        if seeks_to(spec):
+        if kept := _kept_thumbnail(spec, self._task.units):
+            await asyncio.to_thread(self._thumbnail.write_bytes, kept)
+        elif seeks_to(spec):
             beside.append(self._thumbnail_of_unit())
         else:
             after.append(thumbnail)
-        if cells := _kept(spec, self._task.units):
+        if cells := _kept_cells(spec, self._task.units):
             beside.append(partial(self._picture, partial(make_sheet, cells=cells), self._video, self._sheet))
         elif seeks(spec):
             after.append(sheet)
         else:
-            footage = self._folder / "units.ffconcat"
-            await asyncio.to_thread(list_units, spec, self._parts, footage)
-            beside.append(partial(self._picture, make_sheet, footage, self._sheet))
-        await all_or_cancel([self._join(sounds, began, after), *(look() for look in beside)])
+            listing = self._folder / f"units{LISTED}"
+            await asyncio.to_thread(list_units, spec, self._parts, listing)
+            beside.append(partial(self._picture, make_sheet, listing, self._sheet))
+        if skips_to_units(spec):
+            self._looks = asyncio.create_task(self._look_at_units())
+        try:
+            await all_or_cancel([self._join(sounds, began, after), *(look() for look in beside)])
+        finally:
+            if self._looks is not None:
+                await end_all([self._looks])
 
     async def store(self) -> JoinResult:
-        """Store the video after its pictures, and say what it is."""
+        """Store the video and its pictures, and say what it is."""
         task, began = self._task, time.perf_counter()
         key = video_key(task.user_id, task.job_id, FORMATS[task.spec.format].extension)
-        await self._storage.put_file(sheet_key(task.user_id, task.job_id), self._sheet)
-        await self._storage.put_file(thumbnail_key(task.user_id, task.job_id), self._thumbnail)
-        await self._storage.put_file(key, self._video)
+        sheet, thumbnail = sheet_key(task.user_id, task.job_id), thumbnail_key(task.user_id, task.job_id)
+        put = self._storage.put_file
+        files = {sheet: self._sheet, thumbnail: self._thumbnail, key: self._video}
+        await all_or_cancel([put(name, file) for name, file in files.items()])
         self._timings["upload"] = _lap(began)
         return JoinResult(
             video_key=key,
-            thumbnail_key=thumbnail_key(task.user_id, task.job_id),
+            thumbnail_key=thumbnail,
             size_bytes=self._video.stat().st_size,
             sha256=await asyncio.to_thread(_digest, self._video),
             duration_s=task.spec.seconds(task.spec.frame_count),
@@ -170,6 +181,12 @@ class _Joining:
         make = partial(make_thumbnail, first=self._task.units[at].unit.start)
         return partial(self._picture, make, self._parts[at][0], self._thumbnail)
 
+    async def _look_at_units(self) -> list[bytes]:
+        each = {unit.sha256: part for unit, part in zip(self._task.units, self._parts, strict=True)}
+        listing = self._folder / f"looked{LISTED}"
+        await asyncio.to_thread(list_units, self._task.spec, [*each.values()], listing)
+        return await look_at_units(self._task.spec, listing, len(each))
+
     async def _join(self, sounds: tuple[DecodedSound, ...], began: float, looks: Sequence[_Look]) -> None:
         """Join the units; then check the video, and take what pictures are found in it alone."""
         spec = self._task.spec
@@ -177,10 +194,10 @@ class _Joining:
         self._timings["join"] = _lap(began)
         await all_or_cancel([self._check(checksums), *(look() for look in looks)])
 
-    async def _check(self, checksums: tuple[str, ...]) -> None:
+    async def _check(self, checksums: Checksums) -> None:
         began = time.perf_counter()
         hashes = [digest for unit in self._task.units for digest in unit.frame_hashes]
-        facts = await check_video(self._task.spec, self._video, hashes, checksums=checksums)
+        facts = await check_video(self._task.spec, self._video, hashes, checksums=checksums, looks=self._looks)
         self._seen = await _quality(self._task, self._storage, self._video, facts, self._folder)
         self._timings["check"] = _lap(began)
 
@@ -221,9 +238,16 @@ async def _quality(
     return {**seen, "warnings": list[JsonValue](warnings)}
 
 
-def _kept(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:
+def _kept_thumbnail(spec: RenderSpec, units: Sequence[UnitResult]) -> bytes | None:
+    """Return the thumbnail, where it was kept when its frame was encoded."""
+    kept = (unit.thumbnail.get(place) for unit in units if (place := kept_of(spec, unit.unit).thumbnail) is not None)
+    picture = next(kept, None)
+    return None if picture is None else base64.b64decode(picture)
+
+
+def _kept_cells(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:
     """Return the frames of the sheet that were kept when they were encoded; none unless all were."""
-    places = [(unit, place) for unit in units for place in cells_of(spec, unit.unit)]
+    places = [(unit, place) for unit in units for place in kept_of(spec, unit.unit).cells]
     if not all(place in unit.cells for unit, place in places):
         return []
     return [base64.b64decode(unit.cells[place]) for unit, place in places]

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from koda_ray.render.audio import DecodedSound, codec_options, input_options, mix_filter, total_samples
+from koda_ray.render.decode import LISTED
 from koda_ray.render.encode import BT709, timescale
-from koda_ray.render.facts import CHECKSUM, packet_checksums
+from koda_ray.render.facts import CHECKSUM, Checksums, read_checksums
 from koda_ray.render.ffmpeg import QUIETLY, UNDECODED, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import feed_of, join_pictures
@@ -29,7 +30,7 @@ _TIMEOUT_S = 900.0
 
 async def join_units(
     spec: RenderSpec, units: Sequence[tuple[Path, int]], target: Path, *, sounds: Sequence[DecodedSound] = ()
-) -> tuple[str, ...]:
+) -> Checksums:
     """Join units into the video.
 
     Args:
@@ -39,7 +40,7 @@ async def join_units(
         sounds: The decoded tracks; where the spec has audio there is a sound track, also when none is heard.
 
     Returns:
-        The coded frames' checksums in the order of the file; none where the units are pictures.
+        The checksums of the units' coded frames; none where the units are pictures.
 
     Raises:
         Missing: FFmpeg is not installed.
@@ -47,11 +48,11 @@ async def join_units(
     """
     if spec.format == "png":
         await join_pictures(units, target)
-        return ()
+        return Checksums()
     if spec.format == "gif":
         await _make_gif(spec, units, target)
-        return ()
-    listing, sums = target.with_suffix(".ffconcat"), target.with_suffix(".sums")
+        return Checksums()
+    listing, sums = target.with_suffix(LISTED), target.with_suffix(".sums")
     await asyncio.to_thread(list_units, spec, units, listing)
     # frames are copied as they are: units of one encoder have one header, and the gate decodes some of each
     inputs = ["-auto_convert", "0", *UNDECODED, "-i", str(listing)]
@@ -64,7 +65,7 @@ async def join_units(
         outputs += ["-map", "[mix]", *codec_options(spec)]
     checks = ["-map", "0:v:0", "-c", "copy", "-f", "framehash", "-hash", CHECKSUM, str(sums)]
     await run("ffmpeg", [*QUIETLY, *inputs, *outputs, str(target), *checks], timeout_s=_TIMEOUT_S)
-    return packet_checksums(await asyncio.to_thread(sums.read_text))
+    return read_checksums(await asyncio.to_thread(sums.read_text))
 
 
 def list_units(spec: RenderSpec, units: Sequence[tuple[Path, int]], listing: Path) -> None:

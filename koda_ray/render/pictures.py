@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar
 from koda_ray.cancellation import see_through
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
+from koda_ray.render.kept import KeptPictures
 
 __all__ = ["PictureUnit", "feed_of", "frame_name", "join_pictures", "read_pictures", "sequence_feed", "unwritten"]
 
@@ -76,9 +77,9 @@ class PictureUnit:
             await _whole(_end, archive)
         return self._target
 
-    def cells(self) -> Sequence[bytes]:
+    def kept(self) -> KeptPictures:
         """Nothing is kept: all pictures are there."""
-        return ()
+        return KeptPictures()
 
     async def close(self) -> None:
         """Leave the file as it is; nothing happens after `finish`."""

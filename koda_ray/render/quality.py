@@ -10,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import math
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.audio import SAMPLE_RATE, total_samples
 from koda_ray.render.decode import look_and_hear
-from koda_ray.render.facts import VideoFacts, facts_output, probe_video, read_facts
+from koda_ray.render.facts import NO_CHECKSUMS, Checksums, VideoFacts, facts_output, probe_video, read_facts
 from koda_ray.render.ffmpeg import Conversed
 from koda_ray.render.pictures import frame_name
-from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec
+from koda_ray.render.spec import AUDIO_FORMATS, RenderSpec, unit_frames
 
-__all__ = ["check_video"]
+__all__ = ["check_video", "look_at_units"]
 
 _SAMPLES_PER_S = 4
 _LOOK_WIDTH, _LOOK_HEIGHT = 96, 54
@@ -65,8 +64,28 @@ def _read_sequence(spec: RenderSpec, path: Path) -> VideoFacts:
     )
 
 
+async def look_at_units(spec: RenderSpec, listing: Path, count: int) -> list[bytes]:
+    """Return the first frame of each unit as a small RGBA picture: they tell nearly always.
+
+    Args:
+        spec: The video, an mp4.
+        listing: The list of its units (`koda_ray.render.mux.list_units`), each once, however often it comes; they are
+            decoded as one video, as they are in the joined one.
+        count: How many are listed.
+
+    Raises:
+        EncodeFailed: They cannot be decoded so.
+    """
+    return await _looks(spec, listing, _firsts(spec)[:count])
+
+
 async def check_video(
-    spec: RenderSpec, path: Path, frame_hashes: Sequence[str], *, checksums: Sequence[str] = ()
+    spec: RenderSpec,
+    path: Path,
+    frame_hashes: Sequence[str],
+    *,
+    checksums: Checksums = NO_CHECKSUMS,
+    looks: Awaitable[Sequence[bytes]] | None = None,
 ) -> VideoFacts:
     """Refuse a finished video that is not what was asked.
 
@@ -76,6 +95,8 @@ async def check_video(
         frame_hashes: Of the captured pictures, in order.
         checksums: Of the units' coded frames, as `koda_ray.render.mux.join_units` returned them. With them, only some
             frames are decoded; without them, all are, because damage is seen no other way.
+        looks: What `look_at_units` sees of the units of an mp4, where the file's frames and their header are those, by
+            these checksums: a decoder is given the same. Else it is seen in the file.
 
     Returns:
         What it is, with warnings of what may not be meant so.
@@ -84,18 +105,24 @@ async def check_video(
         QualityRejected: The message says what is wrong and what was seen.
         EncodeFailed: The file cannot be read or decoded.
     """
-    sparingly = bool(checksums) or spec.format == "png"
+    sparingly = bool(checksums.frames) or spec.format == "png"
     seen: list[bytes] | EncodeFailed
     if spec.format == "png":
-        facts, seen = _read_sequence(spec, path), await _looks(spec, path, None)
+        facts, seen = _read_sequence(spec, path), await _looks(spec, path, _firsts(spec))
+    elif looks is not None:
+        facts, seen = await probe_video(path), await _seen_of(looks)
+    elif sparingly and spec.format != "gif":
+        facts, seen = await _facts_and_looks(spec, path, _firsts(spec))
     else:
-        facts, seen = await _first_looks(spec, path, sparingly=sparingly)
+        facts, seen = await _facts_and_looks(spec, path, _often(spec))
     # what the facts say is told first
     _check_frames(spec, facts, len(frame_hashes))
     _check_times(spec, facts)
     _check_sound(spec, facts)
-    if checksums and tuple(checksums) != facts.checksums:
+    if checksums.frames and checksums.frames != facts.checksums.frames:
         raise QualityRejected("the video's coded frames are not those of its units: its file is damaged")
+    if looks is not None and checksums.header != facts.checksums.header:  # of other formats the container may change it
+        raise QualityRejected("the video's header is not that of its units: its frames would be decoded otherwise")
     if spec.moves and spec.frame_count > 1 and len(set(frame_hashes)) == 1:
         raise QualityRejected("every frame is the same picture, and the plan moves: the page does not animate")
     if isinstance(seen, EncodeFailed):
@@ -145,35 +172,43 @@ def _check_sound(spec: RenderSpec, facts: VideoFacts) -> None:
         raise QualityRejected(f"the sound lasts {facts.audio_s:.4f} s; {wanted:.4f} s was asked for")
 
 
-async def _first_looks(
-    spec: RenderSpec, path: Path, *, sparingly: bool
-) -> tuple[VideoFacts, list[bytes] | EncodeFailed]:
-    """Read the facts, and in the same reading the first frame of each unit, which tells nearly always.
+async def _seen_of(looks: Awaitable[Sequence[bytes]]) -> list[bytes] | EncodeFailed:
+    try:
+        return [*await looks]
+    except EncodeFailed as error:
+        return error
 
-    Where nothing proves that its frames are whole, and in a GIF, some of each second are looked at. What cannot be
-    decoded has facts all the same.
-    """
-    frames = None if sparingly and spec.format != "gif" else _often(spec)
+
+async def _facts_and_looks(
+    spec: RenderSpec, path: Path, frames: range
+) -> tuple[VideoFacts, list[bytes] | EncodeFailed]:
+    """Read the facts, and look at frames in the same reading; what cannot be decoded has facts all the same."""
     packets = path.with_suffix(".packets")
     try:
-        said = await _look(spec, path, frames, more=partial(facts_output, str(packets)))
+        said = await _look(spec, path, frames, more=facts_output(str(packets), 1))
         facts = read_facts(path, await asyncio.to_thread(packets.read_text), said.words)
     except EncodeFailed as error:
         return await probe_video(path), error
     return facts, _cut(said.output)
 
 
+def _firsts(spec: RenderSpec) -> range:
+    """Return the first frame of each unit."""
+    return range(0, spec.frame_count, unit_frames(spec))
+
+
 def _often(spec: RenderSpec) -> range:
     return range(0, spec.frame_count, max(1, round(spec.fps / _SAMPLES_PER_S)))
 
 
-async def _look_at(spec: RenderSpec, path: Path, seen: list[bytes], *, sparingly: bool) -> list[str]:
+async def _look_at(spec: RenderSpec, path: Path, seen: Sequence[bytes], *, sparingly: bool) -> list[str]:
     """Refuse what shows nothing, and return what is odd about the beginning; more is decoded where little tells."""
-    if sparingly and (all(map(_is_uniform, seen)) or _brightest(spec, seen) < _BLACK_LEVEL):
+    if sparingly and (all(map(_is_uniform, seen)) or _is_black(spec, seen)):
         seen = await _looks(spec, path, _often(spec))
-    if (brightest := _brightest(spec, seen)) < _BLACK_LEVEL:
+    if _is_black(spec, seen):
         if spec.alpha:
             raise QualityRejected("the video is transparent throughout, or black")
+        brightest = max((_brightest(spec, frame) for frame in seen), default=0)
         raise QualityRejected(f"the video is black throughout (brightest level seen: {brightest} of 255)")
     if not spec.moves or not _is_uniform(seen[0]) or all(map(_is_uniform, seen)):
         return []
@@ -188,14 +223,12 @@ async def _look_at(spec: RenderSpec, path: Path, seen: list[bytes], *, sparingly
     return [f"the first {blank} frames ({spec.seconds(blank):.2f} s) are blank"]
 
 
-async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int] | None) -> list[bytes]:
+async def _looks(spec: RenderSpec, path: Path, frames: Sequence[int]) -> list[bytes]:
     """Return frames as small RGBA pictures."""
     return _cut((await _look(spec, path, frames)).output)
 
 
-async def _look(
-    spec: RenderSpec, path: Path, frames: Sequence[int] | None, more: Callable[[int], list[str]] | None = None
-) -> Conversed:
+async def _look(spec: RenderSpec, path: Path, frames: Sequence[int], more: Sequence[str] = ()) -> Conversed:
     filters = f"scale={_LOOK_WIDTH}:{_LOOK_HEIGHT}:in_color_matrix=bt709:flags=area,format=rgba"
     return await look_and_hear(spec, path, frames, filters, ["-f", "rawvideo", "pipe:"], more=more)
 
@@ -205,11 +238,15 @@ def _cut(pixels: bytes) -> list[bytes]:
     return [pixels[start : start + size] for start in range(0, len(pixels), size)]
 
 
-def _brightest(spec: RenderSpec, frames: Sequence[bytes]) -> int:
-    """Return the highest level of a colour that is seen; of transparent frames, that of what is not."""
+def _brightest(spec: RenderSpec, frame: bytes) -> int:
+    """Return the highest level of a colour that is seen; with transparency, the highest there is or none."""
     if spec.alpha:
-        return 255 if any(max(frame[3::4]) >= _SEEN_ALPHA for frame in frames) else 0
-    return max((max(frame[channel::4]) for frame in frames for channel in range(3)), default=0)
+        return 255 if max(frame[3::4]) >= _SEEN_ALPHA else 0
+    return max(max(frame[channel::4]) for channel in range(3))
+
+
+def _is_black(spec: RenderSpec, frames: Sequence[bytes]) -> bool:
+    return all(_brightest(spec, frame) < _BLACK_LEVEL for frame in frames)
 
 
 def _is_uniform(frame: bytes) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from koda_ray.cancellation import all_or_cancel
 from koda_ray.errors import NotFound
 from koda_ray.render.charts import BY_JOIN, BY_UNIT, NAMES, bars, unit_columns
 from koda_ray.render.retry import RetryingStorage
@@ -98,8 +99,10 @@ async def write_report(storage: RetryingStorage, user_id: str, job_id: str, repo
     except NotFound:
         sheet = None
     page = report_page(report, job_id=job_id, sheet=sheet)
-    await storage.put(report_page_key(user_id, job_id), page.encode())
-    await storage.put(report_key(user_id, job_id), json.dumps(report, indent=1).encode())
+    told = json.dumps(report, indent=1).encode()
+    await all_or_cancel(
+        [storage.put(report_page_key(user_id, job_id), page.encode()), storage.put(report_key(user_id, job_id), told)]
+    )
 
 
 def _card(title: str | None, body: str) -> str:

@@ -24,7 +24,7 @@ async def note_made(storage: RetryingStorage, *, user_id: str, film: str, job_id
         StorageError: It could not be stored.
     """
     data = json.dumps({"job": job_id, "result": {**asdict(result), "report": None}}).encode()
-    await storage.put(film_key(user_id, film), data)
+    await storage.put(film_key(user_id, film), data, synced=False)
 
 
 async def is_noted(storage: RetryingStorage, *, user_id: str, film: str) -> bool:

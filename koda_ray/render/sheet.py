@@ -1,7 +1,7 @@
 """Stills of a finished video: the thumbnail, and a contact sheet that shows at a glance what happens in it.
 
-A sheet's frames are kept, as small as it shows them, where they go by: by whoever encodes the units. To find them in
-the finished video takes as long as joining and checking it together.
+Their frames are kept, as large as they are shown, where they go by: by whoever encodes the units. To find a sheet's in
+the finished video takes as long as joining and checking it together, and a thumbnail's half of that.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from pathlib import Path
 
 from koda_ray.render.decode import OVER_GREY, look
 from koda_ray.render.ffmpeg import QUIETLY, run
+from koda_ray.render.kept import KeptFrames
 from koda_ray.render.spec import RenderSpec, Unit, unit_frames
 
 __all__ = [
     "TO_PICTURE",
     "cell_filter",
-    "cells_of",
+    "kept_of",
     "make_sheet",
     "make_thumbnail",
     "picture_filter",
     "seeks",
     "seeks_to",
     "sheet_frames",
+    "thumbnail_filter",
     "thumbnail_frame",
 ]
 
@@ -56,7 +58,7 @@ async def make_thumbnail(spec: RenderSpec, video: Path, target: Path, *, first: 
         EncodeFailed: It failed.
     """
     middle = thumbnail_frame(spec) - first
-    filters = picture_filter(spec, _within(spec, _THUMBNAIL_LONG_SIDE_PX))
+    filters = thumbnail_filter(spec)
     output = [*TO_PICTURE, "-q:v", "3", *_JPEG, str(target)]
     if not seeks_to(spec):
         await look(spec, video, [middle], filters, output)
@@ -93,11 +95,18 @@ def seeks(spec: RenderSpec) -> bool:
     return _units(spec) >= _CELLS and seeks_to(spec)
 
 
-def cells_of(spec: RenderSpec, unit: Unit) -> tuple[int, ...]:
-    """Return which frames of a unit, by their place in it, are kept for the sheet; none of formats that are decoded."""
+def kept_of(spec: RenderSpec, unit: Unit) -> KeptFrames:
+    """Return which frames of a unit are kept; none of formats that are decoded for their pictures."""
     if spec.format not in ("mp4", "webm") or spec.alpha:
-        return ()
-    return tuple(frame - unit.start for frame in sheet_frames(spec) if unit.start <= frame < unit.stop)
+        return KeptFrames()
+    cells = tuple(frame - unit.start for frame in sheet_frames(spec) if unit.start <= frame < unit.stop)
+    middle = thumbnail_frame(spec)
+    return KeptFrames(cells, middle - unit.start if unit.start <= middle < unit.stop else None)
+
+
+def thumbnail_filter(spec: RenderSpec) -> str:
+    """Return the filter that makes a frame of the video its thumbnail."""
+    return picture_filter(spec, _within(spec, _THUMBNAIL_LONG_SIDE_PX))
 
 
 def cell_filter(spec: RenderSpec) -> str:

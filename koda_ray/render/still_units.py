@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
 from koda_ray.render.encode import Encoder, unit_encoder, unit_options
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
+from koda_ray.render.kept import KeptFrames, KeptPictures
 from koda_ray.render.matroska import ImageKind
 from koda_ray.render.pictures import unwritten
 from koda_ray.render.spec import RenderSpec
@@ -25,11 +26,21 @@ __all__ = ["StillUnits"]
 
 @dataclass(frozen=True)
 class _Still:
-    """A unit's picture and file, and the picture as small as the contact sheet shows it; None where it does not."""
+    """A unit's picture and file, and the picture as sheet and thumbnail show it; None where they do not."""
 
     picture: bytes
     data: bytes
     cell: bytes | None
+    thumbnail: bytes | None
+
+    def has(self, kept: KeptFrames) -> bool:
+        """Whether all is here that is kept of a unit."""
+        return (self.cell is not None or not kept.cells) and (self.thumbnail is not None or kept.thumbnail is None)
+
+    def shows(self, kept: KeptFrames) -> KeptPictures:
+        """Return what is kept of a unit."""
+        cells = () if self.cell is None else (self.cell,) * len(kept.cells)
+        return KeptPictures(cells, None if kept.thumbnail is None else self.thumbnail)
 
 
 class StillUnits:
@@ -51,7 +62,7 @@ class StillUnits:
         *,
         image: ImageKind,
         encoder: H264Encoder,
-        cells: Sequence[int],
+        kept: KeptFrames,
     ) -> Encoder:
         """Return what makes a unit's file; where the unit is one that is known, without FFmpeg.
 
@@ -61,11 +72,11 @@ class StillUnits:
             target: As `unit_encoder`.
             image: As `unit_encoder`.
             encoder: As `unit_encoder`.
-            cells: As `unit_encoder`.
+            kept: As `unit_encoder`.
         """
 
         def begin() -> Encoder:
-            return unit_encoder(spec, frames, target, image=image, encoder=encoder, cells=cells)
+            return unit_encoder(spec, frames, target, image=image, encoder=encoder, kept=kept)
 
         if FORMATS[spec.format].pictures:
             return begin()
@@ -79,9 +90,9 @@ class StillUnits:
                 self._known.popitem(last=False)
 
         known = self._known.get(kind)
-        if known is not None and cells and known.cell is None:
+        if known is not None and not known.has(kept):
             known = None
-        return _Patient(begin, target, known=known, cells=len(cells), keep=keep)
+        return _Patient(begin, target, known=known, kept=kept, keep=keep)
 
 
 class _Patient:
@@ -91,7 +102,7 @@ class _Patient:
         begin: Makes the one that does the work.
         target: The file to write.
         known: What the unit may be, if anything.
-        cells: How many of its frames are kept for the contact sheet.
+        kept: Which of its frames are kept.
         keep: Is given the unit where one picture stands in it.
     """
 
@@ -101,13 +112,13 @@ class _Patient:
         target: Path,
         *,
         known: _Still | None,
-        cells: int,
+        kept: KeptFrames,
         keep: Callable[[_Still], None],
     ) -> None:
         self._begin = begin
         self._target = target
         self._known = known
-        self._cells = cells
+        self._kept = kept
         self._keep = keep
         self._encoder: Encoder | None = None
         self._held = 0
@@ -154,15 +165,14 @@ class _Patient:
             self._data = await asyncio.to_thread(path.read_bytes)
         return path
 
-    def cells(self) -> Sequence[bytes]:
-        """Return what was kept for the contact sheet, after `finish`."""
+    def kept(self) -> KeptPictures:
+        """Return what was kept, after `finish`."""
         if self._encoder is None:
-            known = self._known
-            return () if known is None or known.cell is None else [known.cell] * self._cells
-        cells = self._encoder.cells()
+            return KeptPictures() if self._known is None else self._known.shows(self._kept)
+        kept = self._encoder.kept()
         if self._data and self._last is not None:
-            self._keep(_Still(self._last, self._data, cells[0] if cells else None))
-        return cells
+            self._keep(_Still(self._last, self._data, kept.cells[0] if kept.cells else None, kept.thumbnail))
+        return kept
 
     async def close(self) -> None:
         """End what still runs; nothing happens after `finish`."""

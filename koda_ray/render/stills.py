@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from koda_ray.errors import EncodeFailed, InvalidInput
-from koda_ray.render.decode import chosen, look, skips_to_units
+from koda_ray.render.decode import look, skips_to, skips_to_units
 from koda_ray.render.ffmpeg import QUIETLY, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.sheet import TO_PICTURE, picture_filter, sheet_frames
@@ -75,16 +75,10 @@ async def make_sprite(spec: RenderSpec, video: Path, *, count: int, width: int) 
     shape = f"tile={columns}x{-(-len(frames) // columns)}"
     lowered = min(width, _HIGHEST_CELL_PX * spec.picture[0] / spec.picture[1])
     filters, output = f"{_filter(spec, lowered)},{shape}", [*TO_PICTURE, *_SMALL, *_SENT]
-    starts = {unit.start: unit.index for unit in plan_units(spec)}
-    if skips_to_units(spec) and all(frame in starts for frame in frames):
-        units = chosen([starts[frame] for frame in frames])
-        made = look(spec, video, None, f"select='{units}',{filters}", output)
-    else:
-        if spec.format != "png":
-            few = f"; {len(starts)} frames or fewer can be seen of it" if skips_to_units(spec) else ""
-            _check_short(spec, f"so many frames of it are seen by decoding it all{few}")
-        made = look(spec, video, frames, filters, output)
-    return _there(await _in_time(made), frames[0])
+    if not skips_to(spec, frames) and spec.format != "png":
+        few = f"; {len(plan_units(spec))} frames or fewer can be seen of it" if skips_to_units(spec) else ""
+        _check_short(spec, f"so many frames of it are seen by decoding it all{few}")
+    return _there(await _in_time(look(spec, video, frames, filters, output)), frames[0])
 
 
 def _check_short(spec: RenderSpec, why: str) -> None:

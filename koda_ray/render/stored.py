@@ -1,7 +1,7 @@
 """Units in storage: the coded frames, and beside them, written last, what is known of them.
 
 A unit without its second object was not finished; one whose bytes are not those that were promised is torn. Both are
-captured again.
+captured again, so nobody waits until a unit would outlive a power cut.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ async def write_unit(storage: RetryingStorage, user_id: str, unit: UnitResult, d
         StorageError: It could not be stored.
     """
     meta = json.dumps(asdict(unit)).encode()
-    await storage.put(unit_key(user_id, unit.key), data)
-    await storage.put(unit_meta_key(user_id, unit.key), meta)
+    await storage.put(unit_key(user_id, unit.key), data, synced=False)
+    await storage.put(unit_meta_key(user_id, unit.key), meta, synced=False)
 
 
 async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitResult | None:
@@ -50,7 +50,8 @@ async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitRes
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
-        data["cells"] = {int(place): picture for place, picture in data.get("cells", {}).items()}
+        for name in ("cells", "thumbnail"):
+            data[name] = {int(place): picture for place, picture in data.get(name, {}).items()}
         data["reused"] = True
         data["adopted"] = data["alike"] = False
         unit = UnitResult(**data)
@@ -79,7 +80,7 @@ async def copy_unit(storage: RetryingStorage, user_id: str, key: str, unit: Unit
     except NotFound:
         return False
     meta = json.dumps(asdict(unit)).encode()
-    await storage.put(unit_meta_key(user_id, unit.key), meta)
+    await storage.put(unit_meta_key(user_id, unit.key), meta, synced=False)
     return True
 
 

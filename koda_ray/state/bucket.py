@@ -59,7 +59,7 @@ class Bucket:
         self._root = str(cast(str, root)).rstrip("/")
         self._pace = KeyPace(apart_s) if apart_s else None
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
         """Write an object."""
         with self._turn(key):
             self._fs.pipe_file(self._at(key), data)

@@ -52,11 +52,14 @@ class Disk:
         """Return where an object lies, whether it is there or not."""
         return self.root / key
 
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object; once this returns, it survives a power cut."""
+    def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
+        """Write an object; once this returns, it outlives a power cut, or where it is not ``synced`` a killed process.
+
+        A power cut may leave of one that is not synced a name with any bytes, or none.
+        """
         with self._temp() as (temp, file):
             file.write(data)
-            self._publish(temp, file, key)
+            self._publish(temp, file, key, synced=synced)
 
     def put_file(self, key: str, source: Path) -> None:
         """Copy a file in."""
@@ -188,16 +191,18 @@ class Disk:
         finally:
             path.unlink(missing_ok=True)
 
-    def _publish(self, temp: Path, file: BinaryIO, key: str) -> None:
+    def _publish(self, temp: Path, file: BinaryIO, key: str, *, synced: bool = True) -> None:
         file.flush()
-        os.fsync(file.fileno())
+        if synced:
+            os.fsync(file.fileno())
         target = self.path(key)
         try:
             os.replace(temp, target)
         except FileNotFoundError:
             _make_folder(target.parent)
             os.replace(temp, target)
-        _sync_folder(target.parent)
+        if synced:
+            _sync_folder(target.parent)
 
 
 def _make_folder(folder: Path) -> None:

@@ -119,14 +119,20 @@ class Storage:
         if self._bucket is not None:
             await asyncio.sleep(self._bucket.wait_s(key))
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
         """Write an object in one step: a reader sees the old bytes or the new ones.
+
+        Args:
+            key: Its key.
+            data: Its bytes.
+            synced: Whether it outlives a power cut of this machine; else, on its disk, a killed process alone, and
+                whoever reads it takes it for what it may be then: any bytes.
 
         Raises:
             InvalidPath: The key is not one.
             StorageError: It could not be written; code DISK_FULL where that is why.
         """
-        await self._run("put", key, lambda backend: backend.put(key, data))
+        await self._run("put", key, lambda backend: backend.put(key, data, synced=synced))
 
     async def put_many(self, objects: Mapping[str, bytes]) -> None:
         """Write many objects in parallel; after an error, some of them may be there.

@@ -34,7 +34,7 @@ from koda_ray.render.protocol import (
     UnitResult,
 )
 from koda_ray.render.spec import RenderSpec
-from koda_ray.state.keys import report_key, sheet_key, unit_key, unit_meta_key
+from koda_ray.state.keys import report_key, sheet_key, thumbnail_key, unit_key, unit_meta_key
 from koda_ray.state.storage import Storage
 from tests.render.conftest import USER, put_page, small, until
 
@@ -277,11 +277,14 @@ async def test_torn_units_are_found_and_made_again(storage: Storage, local: Loca
     other = bytearray(await storage.get(unit_key(USER, keys[1])))
     other[len(other) // 2] ^= 255
     await storage.put(unit_key(USER, keys[1]), bytes(other))  # changed: seen by its hash, when joining
-    await storage.put(unit_meta_key(USER, keys[2]), b'{"unit": ')  # half a description
+    # what a power cut may leave of a description that was not synced
+    await storage.put(unit_meta_key(USER, keys[2]), b'{"unit": ')
+    meta = await storage.get(unit_meta_key(USER, keys[3]))
+    await storage.put(unit_meta_key(USER, keys[3]), bytes(len(meta)))
     again = Between(local)
     await forget_videos(storage)
     repaired = await render(spec, storage, again, "job_2")
-    assert again.units == [0, 1, 2]
+    assert again.units == [0, 1, 2, 3]
     assert again.joins == 2
     assert await storage.get(repaired.video_key) == await storage.get(whole.video_key)
 
@@ -388,7 +391,7 @@ async def test_the_result_is_stored_with_its_report_and_thumbnail(
 
 
 @pytest.mark.full
-async def test_a_sheet_decodes_only_what_nobody_kept(
+async def test_a_sheet_and_a_thumbnail_decode_only_what_nobody_kept(
     storage: Storage, local: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a list of units FFmpeg decodes the unit before each frame that it seeks: the file of a long one is sought."""
@@ -401,20 +404,23 @@ async def test_a_sheet_decodes_only_what_nobody_kept(
     bundle = await put_page(storage, "plain")
     # what was kept is found with the units; a film of another length shows other frames of those that it shares
     cases = (
-        (2.0, "pipe:", 1),
-        (2.0, "pipe:", 1),
-        (3.0, "units.ffconcat", 1),
-        (12.0, "-ss", 12),  # the third unit is that of 3 seconds
-        (36.0, "pipe:", 1),  # shows none that was kept for less
+        (2.0, "pipe:", 1, 0),
+        (2.0, "pipe:", 1, 0),
+        (3.0, "units.ffconcat", 1, 1),  # its middle is in the middle of the second unit, not at its beginning
+        (12.0, "-ss", 12, 0),  # the third unit is that of 3 seconds
+        (36.0, "pipe:", 1, 0),  # shows none that was kept for less
     )
-    for duration_s, source, times in cases:
+    for duration_s, source, times, thumbnails in cases:
         asked.write_text("")
         await storage.delete_prefix(f"users/{USER}/films")  # made anew of its units, not given again
         spec = small(bundle, duration_s=duration_s)
         result = await render(spec, storage, local)
         assert result.frame_count == duration_s * 10
-        assert (await storage.get(sheet_key(USER, "job_1"))).startswith(b"\xff\xd8")
-        (sheet,) = [line for line in asked.read_text().splitlines() if line.endswith("sheet.jpg")]
+        for key in (sheet_key(USER, "job_1"), thumbnail_key(USER, "job_1")):
+            assert (await storage.get(key)).startswith(b"\xff\xd8")
+        lines = asked.read_text().splitlines()
+        (sheet,) = [line for line in lines if line.endswith("sheet.jpg")]
+        assert sum(line.endswith("thumbnail.jpg") for line in lines) == thumbnails
         named = [each for each in ("pipe:", "units.ffconcat", "-ss") if each in sheet]
         assert (named, sheet.count(source)) == ([source], times)
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import io
 import itertools
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageChops, ImageDraw, ImageStat
 
-from koda_ray.errors import QualityRejected
+from koda_ray.errors import EncodeFailed, QualityRejected
 from koda_ray.render.compare import compare_videos
-from koda_ray.render.decode import look
+from koda_ray.render.decode import LISTED, look
 from koda_ray.render.encode import unit_encoder
-from koda_ray.render.facts import probe_video
+from koda_ray.render.facts import Checksums, probe_video
 from koda_ray.render.ffmpeg import run
-from koda_ray.render.mux import join_units
+from koda_ray.render.kept import KeptFrames, KeptPictures
+from koda_ray.render.mux import join_units, list_units
 from koda_ray.render.pictures import frame_name
-from koda_ray.render.quality import check_video
-from koda_ray.render.sheet import cells_of, make_sheet, make_thumbnail, sheet_frames
-from koda_ray.render.spec import RenderSpec, plan_units
+from koda_ray.render.quality import check_video, look_at_units
+from koda_ray.render.sheet import kept_of, make_sheet, make_thumbnail, sheet_frames
+from koda_ray.render.spec import RenderSpec, plan_units, unit_frames
 from tests.render.conftest import small
 
 pytestmark = pytest.mark.needs("ffmpeg")
@@ -40,21 +42,21 @@ def drawn(spec: RenderSpec, back: Colour, front: Colour | None, at: int = 0) -> 
 
 
 async def film(
-    spec: RenderSpec, folder: Path, frames: list[bytes], kept: list[bytes] | None = None
-) -> tuple[Path, tuple[str, ...]]:
-    """Encode and join pictures as a render does; return the file and its units' checksums. ``kept`` gets the cells."""
+    spec: RenderSpec, folder: Path, frames: list[bytes], kept: list[KeptPictures] | None = None
+) -> tuple[Path, Checksums]:
+    """Encode and join pictures as a render does; return the file and its units' checksums. ``kept`` gets what was."""
     folder.mkdir(exist_ok=True)
     parts: list[tuple[Path, int]] = []
     for unit in plan_units(spec):
-        cells = () if kept is None else cells_of(spec, unit)
+        wanted = KeptFrames() if kept is None else kept_of(spec, unit)
         image, target = ("png" if spec.lossless else "jpeg"), folder / f"unit-{unit.index}"
-        encoder = unit_encoder(spec, unit.frame_count, target, image=image, cells=cells)
+        encoder = unit_encoder(spec, unit.frame_count, target, image=image, kept=wanted)
         await encoder.start()
         for frame in range(unit.start, unit.stop):
             await encoder.write(frames[frame])
         parts.append((await encoder.finish(), unit.frame_count))
         if kept is not None:
-            kept += encoder.cells()
+            kept.append(encoder.kept())
         await encoder.close()
     video = folder / f"video.{'zip' if spec.format == 'png' else spec.format}"
     return video, await join_units(spec, parts, video)
@@ -67,7 +69,7 @@ def hashes(count: int) -> list[str]:
 async def test_damage_in_any_coded_frame_is_seen_without_decoding_it(tmp_path: Path) -> None:
     spec = small(BUNDLE, duration_s=3.0)
     video, sums = await film(spec, tmp_path / "a", [drawn(spec, GREY, RED, frame * 3) for frame in range(30)])
-    assert len(sums) == 30
+    assert len(sums.frames) == 30
     assert (await check_video(spec, video, hashes(30), checksums=sums)).warnings == ()
     whole = video.read_bytes()
     place = whole.index(b"mdat") + 4
@@ -77,6 +79,56 @@ async def test_damage_in_any_coded_frame_is_seen_without_decoding_it(tmp_path: P
         video.write_bytes(data)
         with pytest.raises(QualityRejected, match="not those of its units"):
             await check_video(spec, video, hashes(30), checksums=sums)
+
+
+@pytest.mark.parametrize("fps", [Fraction(10), Fraction(30000, 1001), Fraction(1)])
+async def test_units_that_are_looked_at_before_they_are_joined_show_what_the_video_does(
+    tmp_path: Path, fps: Fraction
+) -> None:
+    spec = small(BUNDLE, duration_s=5.2, fps=fps)
+    frames = [drawn(spec, (frame * 3 % 250, 80, 120), RED, frame * 7) for frame in range(spec.frame_count)]
+    video, sums = await film(spec, tmp_path / "a", frames)
+    parts = [(tmp_path / "a" / f"unit-{unit.index}", unit.frame_count) for unit in plan_units(spec)]
+    listing = tmp_path / f"looked{LISTED}"
+    list_units(spec, parts, listing)
+    looks = await look_at_units(spec, listing, len(parts))
+    firsts = range(0, spec.frame_count, unit_frames(spec))
+    small_one = "scale=96:54:in_color_matrix=bt709:flags=area,format=rgba"
+    raw = ["-f", "rawvideo", "pipe:"]
+    shown = await look(spec, video, firsts, small_one, raw)
+    assert b"".join(looks) == shown
+    assert len(set(looks)) == len(parts)
+    size = len(looks[0])
+    # from the middle on, and with gaps
+    for some in (firsts[2:], list(firsts[3:]), [firsts[1], firsts[4]], firsts[1::2]):
+        wanted = [looks[frame // unit_frames(spec)] for frame in some]
+        found = await look(spec, video, some, small_one, raw)
+        assert [found[at : at + size] for at in range(0, len(found), size)] == wanted
+
+    async def seen() -> list[bytes]:
+        return looks
+
+    facts = await check_video(spec, video, hashes(spec.frame_count), checksums=sums, looks=seen())
+    assert facts.checksums == sums
+    data = bytearray(video.read_bytes())
+    data[data.index(b"avcC") + 7] ^= 1  # the level that its header says
+    video.write_bytes(data)
+    with pytest.raises(QualityRejected, match="header is not that of its units"):
+        await check_video(spec, video, hashes(spec.frame_count), checksums=sums, looks=seen())
+
+
+async def test_a_unit_that_cannot_be_decoded_is_no_part_of_a_video(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=2.0)
+    video, sums = await film(spec, tmp_path / "a", [drawn(spec, GREY, RED, frame * 3) for frame in range(20)])
+    unit = tmp_path / "a" / "unit-1"
+    data = bytearray(unit.read_bytes())
+    place = data.index(b"mdat") + 4
+    data[place + 700 : place + 900] = bytes(200)  # behind what says how it was encoded
+    unit.write_bytes(data)
+    listing = tmp_path / f"looked{LISTED}"
+    list_units(spec, [(tmp_path / "a" / f"unit-{index}", 10) for index in range(2)], listing)
+    with pytest.raises(EncodeFailed):
+        await check_video(spec, video, hashes(20), checksums=sums, looks=look_at_units(spec, listing, 2))
 
 
 @pytest.mark.full
@@ -179,7 +231,8 @@ async def test_of_each_unit_the_first_frame_is_looked_at(tmp_path: Path, form: s
     spec = small(BUNDLE, duration_s=2.5, format=form)
     frames = [drawn(spec, (frame * 10, frame * 10, frame * 10), None) for frame in range(25)]
     video, _ = await film(spec, tmp_path / "a", frames)
-    seen = await look(spec, video, None, "scale=1:1:out_range=pc,format=gray", ["-f", "rawvideo", "pipe:"])
+    firsts = range(0, spec.frame_count, unit_frames(spec))
+    seen = await look(spec, video, firsts, "scale=1:1:out_range=pc,format=gray", ["-f", "rawvideo", "pipe:"])
     assert len(seen) == 3
     assert all(abs(level - wanted) < 6 for level, wanted in zip(seen, (0, 100, 200), strict=True)), list(seen)
 
@@ -233,7 +286,7 @@ async def test_the_contact_sheet_shows_frames_in_order(tmp_path: Path, form: str
     spec = small(BUNDLE, duration_s=duration_s, format=form)
     total = spec.frame_count
     frames = [drawn(spec, (round(250 * frame / total), 60, 60), WHITE) for frame in range(total)]
-    kept: list[bytes] = []
+    kept: list[KeptPictures] = []
     video, _ = await film(spec, tmp_path / "a", frames, kept)
     await make_sheet(spec, video, tmp_path / "sheet.jpg")
     await make_thumbnail(spec, video, tmp_path / "thumbnail.jpg")
@@ -241,15 +294,20 @@ async def test_the_contact_sheet_shows_frames_in_order(tmp_path: Path, form: str
     cells = min(12, total)
     columns, rows = (4, 3) if cells == 12 else (4, 2)
     assert sheet.size == (8 + columns * 168, 8 + rows * 98)
-    assert len(kept) == (0 if form == "png" else cells)
-    if kept:  # the same frames with the same times, and the video is neither read nor other for it
+    small_ones = [cell for unit in kept for cell in unit.cells]
+    thumbnails = [unit.thumbnail for unit in kept if unit.thumbnail is not None]
+    assert (len(small_ones), len(thumbnails)) == ((0, 0) if form == "png" else (cells, 1))
+    if small_ones:  # the same frames with the same times, and the video is neither read nor other for it
         plain, _ = await film(spec, tmp_path / "plain", frames)
         assert plain.read_bytes() == video.read_bytes()
-        await make_sheet(spec, tmp_path / "none", tmp_path / "kept.jpg", cells=kept)
-        with Image.open(tmp_path / "kept.jpg") as other:
-            off = ImageStat.Stat(ImageChops.difference(sheet, other.convert("RGB")))
-        assert max(off.mean) < 2
-        assert max(high for _, high in off.extrema) < 80
+        await make_sheet(spec, tmp_path / "none", tmp_path / "kept.jpg", cells=small_ones)
+        (tmp_path / "kept-thumbnail.jpg").write_bytes(thumbnails[0])
+        for made, other in (("sheet", "kept"), ("thumbnail", "kept-thumbnail")):
+            with Image.open(tmp_path / f"{made}.jpg") as one, Image.open(tmp_path / f"{other}.jpg") as two:
+                assert one.size == two.size
+                off = ImageStat.Stat(ImageChops.difference(one.convert("RGB"), two.convert("RGB")))
+            assert max(off.mean) < 2
+            assert max(high for _, high in off.extrema) < 80
     reds: list[int] = []
     for cell, (row, column) in enumerate(itertools.islice(itertools.product(range(rows), range(columns)), cells)):
         found = sheet.getpixel((8 + column * 168 + 120, 8 + row * 98 + 20))

@@ -15,6 +15,7 @@ from koda_ray.render import encode, local
 from koda_ray.render.bundle import Bundle, store_bundle
 from koda_ray.render.encode import unit_encoder
 from koda_ray.render.job import RenderJob
+from koda_ray.render.kept import KeptFrames, KeptPictures
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.protocol import JobContext
 from koda_ray.render.still_units import StillUnits
@@ -26,24 +27,25 @@ pytestmark = pytest.mark.needs("ffmpeg")
 SPEC = small("a" * 64, duration_s=2.0)
 PICTURES = [picture(SPEC, frame) for frame in (0, 13, 27)]
 SHOWN = st.lists(st.integers(0, 2), min_size=6, max_size=6) | st.integers(0, 2).map(lambda one: [one] * 6)
-UNIT = st.tuples(SHOWN, st.sampled_from([(), (0,), (2, 5)]))
+NOTHING, MIDDLE = KeptFrames(), KeptFrames(thumbnail=3)
+UNIT = st.tuples(SHOWN, st.sampled_from([NOTHING, KeptFrames((0,)), KeptFrames((2, 5)), MIDDLE, KeptFrames((1, 4), 4)]))
 
 
-async def plainly(frames: Sequence[int], cells: Sequence[int], path: Path) -> tuple[bytes, list[bytes]]:
-    encoder = unit_encoder(SPEC, len(frames), path, image="jpeg", cells=cells)
+async def plainly(frames: Sequence[int], kept: KeptFrames, path: Path) -> tuple[bytes, KeptPictures]:
+    encoder = unit_encoder(SPEC, len(frames), path, image="jpeg", kept=kept)
     await encoder.start()
     for frame in frames:
         await encoder.write(PICTURES[frame])
     data = (await encoder.finish()).read_bytes()
     await encoder.close()
-    return data, [*encoder.cells()]
+    return data, encoder.kept()
 
 
 async def remembering(
-    stills: StillUnits, frames: Sequence[int], cells: Sequence[int], path: Path
-) -> tuple[bytes, list[bytes]]:
+    stills: StillUnits, frames: Sequence[int], kept: KeptFrames, path: Path
+) -> tuple[bytes, KeptPictures]:
     encoder = stills.encoder(
-        SPEC, len(frames), path, image="jpeg", encoder="libx264", cells=cells
+        SPEC, len(frames), path, image="jpeg", encoder="libx264", kept=kept
     )  # fmt: skip
     try:
         await encoder.start()
@@ -53,7 +55,7 @@ async def remembering(
                 last = bytes(bytearray(PICTURES[frame]))  # as pages do: the same object while nothing changes
             await encoder.write(last)
         data = (await encoder.finish()).read_bytes()
-        return data, [*encoder.cells()]
+        return data, encoder.kept()
     finally:
         await encoder.close()
 
@@ -62,12 +64,13 @@ async def remembering(
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(units=st.lists(UNIT, min_size=2, max_size=5))
 async def test_whatever_was_encoded_before_a_unit_is_the_file_that_it_is_alone(
-    tmp_path_factory: pytest.TempPathFactory, units: list[tuple[list[int], tuple[int, ...]]]
+    tmp_path_factory: pytest.TempPathFactory, units: list[tuple[list[int], KeptFrames]]
 ) -> None:
     folder, stills = tmp_path_factory.mktemp("units"), StillUnits()
-    for number, (frames, cells) in enumerate(units):
-        found = await remembering(stills, frames, cells, folder / f"unit-{number}")
-        assert found == await plainly(frames, cells, folder / f"plain-{number}")
+    for number, (frames, kept) in enumerate(units):
+        found = await remembering(stills, frames, kept, folder / f"unit-{number}")
+        assert found == await plainly(frames, kept, folder / f"plain-{number}")
+        assert (len(found[1].cells), found[1].thumbnail is None) == (len(kept.cells), kept.thumbnail is None)
 
 
 @pytest.fixture
@@ -86,16 +89,18 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 async def test_a_unit_that_stands_is_encoded_once_for_each_length(tmp_path: Path, started: list[Path]) -> None:
     stills, path = StillUnits(), tmp_path / "unit"
-    await remembering(stills, [0] * 6, (), path)
-    for cells, count in (((), 1), ((1,), 2), ((1, 2), 2), ((), 2)):  # one picture of the sheet is as good as another
-        await remembering(stills, [0] * 6, cells, path)
-        assert len(started) == count, cells
-    await remembering(stills, [0] * 5, (), path)
-    assert len(started) == 3
-    await remembering(stills, [0] * 6, (), path)
-    assert len(started) == 3
-    await remembering(stills, [0, 0, 1, 1, 1, 1], (), path)
+    await remembering(stills, [0] * 6, NOTHING, path)
+    # one picture of the sheet is as good as another; what was not kept of the first is
+    first, more = KeptFrames((1,)), KeptFrames((1, 2))
+    for kept, count in ((NOTHING, 1), (first, 2), (more, 2), (NOTHING, 2), (KeptFrames((4,), 3), 3), (MIDDLE, 3)):
+        await remembering(stills, [0] * 6, kept, path)
+        assert len(started) == count, kept
+    await remembering(stills, [0] * 5, NOTHING, path)
     assert len(started) == 4
+    await remembering(stills, [0] * 6, NOTHING, path)
+    assert len(started) == 4
+    await remembering(stills, [0, 0, 1, 1, 1, 1], NOTHING, path)
+    assert len(started) == 5
 
 
 @pytest.mark.browser
@@ -118,15 +123,16 @@ async def test_a_film_that_stands_is_encoded_once_for_each_user_and_is_the_same_
         return videos
 
     one, other = await film("ann", "bob")
-    assert len(started) == 2 * 2  # of four units each: the second begins while the first is being encoded
+    # of four units each: the second begins while the first is being encoded, the third has the film's thumbnail
+    assert len(started) == 2 * 3
     monkeypatch.setattr(local, "StillUnits", partial(StillUnits, most=0))
     (plain,) = await film("ann")
-    assert len(started) == 2 * 2 + 4
+    assert len(started) == 2 * 3 + 4
     assert one == other == plain
 
 
 async def test_a_full_disk_is_said_of_a_unit_that_is_known_too(tmp_path: Path) -> None:
     stills = StillUnits()
-    await remembering(stills, [0] * 6, (), tmp_path / "unit")
+    await remembering(stills, [0] * 6, NOTHING, tmp_path / "unit")
     with pytest.raises(EncodeFailed, match="cannot be written"):
-        await remembering(stills, [0] * 6, (), tmp_path / "none" / "unit")
+        await remembering(stills, [0] * 6, NOTHING, tmp_path / "none" / "unit")

@@ -28,6 +28,22 @@ async def test_put_replaces(storage: Storage) -> None:
     assert await storage.get("k") == b"new"
 
 
+async def test_what_is_not_synced_is_there_for_whoever_reads_it(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[int]()
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(file), sync(file)))
+    await storage.put("a/k", b"longer than the next", synced=False)  # its folder is made, and that is
+    synced.clear()
+    await storage.put("a/k", b"value", synced=False)
+    assert await storage.get("a/k") == b"value"
+    assert synced == []
+    await storage.put("a/k", b"other")
+    assert await storage.get("a/k") == b"other"
+    assert bool(synced) == storage.is_local
+
+
 async def test_ranges_are_half_open_and_end_with_the_object(storage: Storage) -> None:
     await storage.put("k", b"0123456789")
     assert await storage.get_range("k", 2, 5) == b"234"
