@@ -60,7 +60,7 @@ async def look_and_hear(
 
     Args:
         spec: What the file is.
-        path: The finished file; or of an mp4 a list of its first units, as `koda_ray.render.mux.list_units` writes it.
+        path: The finished file, or a list of units, as `koda_ray.render.mux.list_units` writes it: they are the video.
         frames: Which, in order, at least one; no others are decoded where it `skips_to` them.
         filters: What is done with them; their times are not those in the video.
         target: FFmpeg's arguments of the output.

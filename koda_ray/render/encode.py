@@ -24,11 +24,11 @@ from koda_ray.render.matroska import ImageKind
 from koda_ray.render.pictures import PictureUnit
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.sheet import cell_filter, thumbnail_filter
-from koda_ray.render.spec import RenderSpec
+from koda_ray.render.spec import RenderSpec, unit_frames
 
 __all__ = ["BT709", "ENCODER_VERSION", "Encoder", "UnitEncoder", "timescale", "unit_encoder", "unit_options"]
 
-ENCODER_VERSION = "4"
+ENCODER_VERSION = "5"
 """Raised whenever encoded bytes may change; part of the environment's fingerprint."""
 
 _THREADS = 1
@@ -122,7 +122,8 @@ def _x264(spec: RenderSpec) -> dict[str, object]:
     return {
         "vcodec": "libx264",
         "preset": _x264_preset(spec),
-        "x264-params": "open-gop=0:keyint=infinite:scenecut=40",
+        # a cut is no key frame: x264 takes a second of whole frames for the least between two, and a unit may have more
+        "x264-params": f"open-gop=0:keyint=infinite:min-keyint={unit_frames(spec)}:scenecut=40",
         **({"crf": spec.crf} if spec.bitrate_kbps is None else _bitrate(spec.bitrate_kbps)),
     }
 

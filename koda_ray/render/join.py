@@ -240,9 +240,11 @@ async def _quality(
 
 def _kept_thumbnail(spec: RenderSpec, units: Sequence[UnitResult]) -> bytes | None:
     """Return the thumbnail, where it was kept when its frame was encoded."""
-    kept = (unit.thumbnail.get(place) for unit in units if (place := kept_of(spec, unit.unit).thumbnail) is not None)
-    picture = next(kept, None)
-    return None if picture is None else base64.b64decode(picture)
+    for unit in units:
+        place = kept_of(spec, unit.unit).thumbnail
+        if place is not None and unit.thumbnail is not None and unit.thumbnail[0] == place:
+            return base64.b64decode(unit.thumbnail[1])
+    return None
 
 
 def _kept_cells(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from koda_ray.render.audio import DecodedSound, codec_options, input_options, mix_filter, total_samples
 from koda_ray.render.decode import LISTED
 from koda_ray.render.encode import BT709, timescale
-from koda_ray.render.facts import CHECKSUM, Checksums, read_checksums
+from koda_ray.render.facts import CHECKSUM, NO_CHECKSUMS, Checksums, read_checksums
 from koda_ray.render.ffmpeg import QUIETLY, UNDECODED, run
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.pictures import feed_of, join_pictures
@@ -48,10 +48,10 @@ async def join_units(
     """
     if spec.format == "png":
         await join_pictures(units, target)
-        return Checksums()
+        return NO_CHECKSUMS
     if spec.format == "gif":
         await _make_gif(spec, units, target)
-        return Checksums()
+        return NO_CHECKSUMS
     listing, sums = target.with_suffix(LISTED), target.with_suffix(".sums")
     await asyncio.to_thread(list_units, spec, units, listing)
     # frames are copied as they are: units of one encoder have one header, and the gate decodes some of each

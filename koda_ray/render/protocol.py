@@ -115,7 +115,7 @@ class UnitResult:
     what the frames are made of (`koda_ray.render.alike`), None where that is not known, or not told;
     ``cells`` are those of its frames that a contact sheet shows, by their place in it, as JPEGs in base64 (none of
     formats that are decoded for their sheet; others where it was captured for a film of another length), ``thumbnail``
-    the one that the film's thumbnail shows, if it is this unit's;
+    the one that the film's thumbnail shows, with its place, if it is this unit's;
     ``threw`` says that its page had thrown an exception by its last frame, which a strict film has no part in;
     ``warnings`` is what went wrong in the page without ending it, such as a file that is not in the bundle.
     """
@@ -138,7 +138,7 @@ class UnitResult:
     inputs: Mapping[str, str] | None = None
     threw: bool = False
     cells: Mapping[int, str] = field(default_factory=dict[int, str])
-    thumbnail: Mapping[int, str] = field(default_factory=dict[int, str])
+    thumbnail: tuple[int, str] | None = None
     warnings: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict[str, float])
 

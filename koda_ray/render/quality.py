@@ -96,7 +96,7 @@ async def check_video(
         checksums: Of the units' coded frames, as `koda_ray.render.mux.join_units` returned them. With them, only some
             frames are decoded; without them, all are, because damage is seen no other way.
         looks: What `look_at_units` sees of the units of an mp4, where the file's frames and their header are those, by
-            these checksums: a decoder is given the same. Else it is seen in the file.
+            these checksums: a decoder is given the same. Without them it is seen in the file.
 
     Returns:
         What it is, with warnings of what may not be meant so.
@@ -198,7 +198,9 @@ def _firsts(spec: RenderSpec) -> range:
 
 
 def _often(spec: RenderSpec) -> range:
-    return range(0, spec.frame_count, max(1, round(spec.fps / _SAMPLES_PER_S)))
+    """Return some frames of each second, and not only those with which units begin: so all are decoded."""
+    step = min(round(spec.fps / _SAMPLES_PER_S), spec.frame_count - 1)
+    return range(0, spec.frame_count, max(1, step))
 
 
 async def _look_at(spec: RenderSpec, path: Path, seen: Sequence[bytes], *, sparingly: bool) -> list[str]:

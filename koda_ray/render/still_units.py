@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koda_ray.render.encode import Encoder, unit_encoder, unit_options
@@ -84,6 +84,9 @@ class StillUnits:
         kind = (spec.picture, image, repr(how))
 
         def keep(still: _Still) -> None:
+            before = self._known.get(kind)
+            if before is not None and before.picture == still.picture:
+                still = replace(still, cell=still.cell or before.cell, thumbnail=still.thumbnail or before.thumbnail)
             self._known[kind] = still
             self._known.move_to_end(kind)
             while len(self._known) > self._most:

@@ -26,7 +26,7 @@ _REPLAY_NOTE = "replay.json"
 
 
 async def write_unit(storage: RetryingStorage, user_id: str, unit: UnitResult, data: bytes) -> None:
-    """Store a unit so that it is there whole or not at all.
+    """Store a unit so that it is there whole or not at all, unless the power goes: then it may be there torn.
 
     Raises:
         StorageError: It could not be stored.
@@ -50,15 +50,15 @@ async def read_unit(storage: RetryingStorage, user_id: str, key: str) -> UnitRes
         data["unit"] = Unit(**data["unit"])
         data["frame_hashes"] = tuple(data["frame_hashes"])
         data["warnings"] = tuple(data["warnings"])
-        for name in ("cells", "thumbnail"):
-            data[name] = {int(place): picture for place, picture in data.get(name, {}).items()}
+        data["cells"] = {int(place): picture for place, picture in data.get("cells", {}).items()}
+        data["thumbnail"] = tuple(data["thumbnail"]) if data.get("thumbnail") else None
         data["reused"] = True
         data["adopted"] = data["alike"] = False
         unit = UnitResult(**data)
         stored = await storage.look(unit_key(user_id, key))
         if now() - stored.at > TOUCH_AFTER:
             await storage.touch(unit_key(user_id, key))
-    except (NotFound, ValueError, KeyError, TypeError):
+    except (NotFound, ValueError, KeyError, TypeError, AttributeError):
         return None
     whole = stored.size_bytes == unit.size_bytes and len(unit.frame_hashes) == unit.unit.frame_count and unit.key == key
     return unit if whole else None

@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from koda_ray.actors.leased_job import OVER
-from koda_ray.errors import Conflict, NotFound
+from koda_ray.errors import Conflict, EncodeFailed, NotFound
+from koda_ray.logs import get_logger
 from koda_ray.render.fragments import EMPTY_BOX, fragment_of, padding_after
 from koda_ray.render.spec import RenderSpec
 from koda_ray.serve.decoding import as_file
@@ -22,6 +23,7 @@ from koda_ray.state.records import ChunkRecord, JobRecord
 
 __all__ = ["Footage", "check_watchable"]
 
+_log = get_logger(__name__)
 _LOOK_S = 1.0
 """A unit that is stored is told of with the next word about how far its job is; where none comes, it is looked for."""
 _SILENT_S = 15.0
@@ -78,6 +80,8 @@ class Footage:
                             if chunk.start != sent:
                                 break
                             fragment = await self._fragment(deps, spec, chunk)
+                            if fragment is None:
+                                break
                             fragment += padding_after(size + len(fragment))
                             yield fragment
                             sent, units, size, spoke_at = chunk.stop, units + 1, size + len(fragment), clock()
@@ -90,6 +94,13 @@ class Footage:
                         async with asyncio.timeout(_LOOK_S):
                             await changed.wait()
 
-    async def _fragment(self, deps: ApiDeps, spec: RenderSpec, chunk: ChunkRecord) -> bytes:
+    async def _fragment(self, deps: ApiDeps, spec: RenderSpec, chunk: ChunkRecord) -> bytes | None:
+        """Make a unit a fragment; None where a power cut left it torn, for its job captures it again."""
         async with as_file(deps.storage, chunk.key) as unit, self._turns:
-            return await fragment_of(spec, unit, chunk.start, leads=chunk.start == 0)
+            if (await asyncio.to_thread(unit.stat)).st_size != chunk.total_bytes:
+                return None
+            try:
+                return await fragment_of(spec, unit, chunk.start, leads=chunk.start == 0)
+            except EncodeFailed as error:
+                _log.warning("a stored unit is not sent", job_id=chunk.job_id, unit=chunk.unit, error=error.message)
+                return None

@@ -1,4 +1,4 @@
-"""Objects as files of a local folder, written so that a name never shows half a file.
+"""Objects as files of a local folder, written so that a name never shows half a file, whatever is killed.
 
 fsspec's local file system neither syncs nor renames, and a checkpoint's promise rests on both; so disk has its own
 few lines. Everything here blocks and raises OSError; `Storage` moves it to threads and gives the errors their names.

@@ -81,6 +81,30 @@ async def test_damage_in_any_coded_frame_is_seen_without_decoding_it(tmp_path: P
             await check_video(spec, video, hashes(30), checksums=sums)
 
 
+async def test_a_cut_at_a_units_end_is_no_key_frame_whatever_the_rate(tmp_path: Path) -> None:
+    """x264 takes whole frames of a second for the least between two, and a unit of 29.97 has one more."""
+    spec = small(BUNDLE, duration_s=4.0, fps=Fraction(30000, 1001), effort="draft")
+    step = unit_frames(spec)
+    frames = [drawn(spec, WHITE if frame % step == step - 1 else (40, 40, 40), RED, frame) for frame in range(120)]
+    video, _ = await film(spec, tmp_path / "a", frames)
+    seen = await look(
+        spec, video, range(0, 120, step), "scale=1:1:out_range=pc,format=gray", ["-f", "rawvideo", "pipe:"]
+    )
+    assert len(seen) == 4 and max(seen) < 100, list(seen)
+
+
+async def test_without_checksums_a_short_video_is_decoded_whole(tmp_path: Path) -> None:
+    spec = small(BUNDLE, duration_s=0.2, fps=60)
+    video, _ = await film(spec, tmp_path / "a", [drawn(spec, GREY, RED, frame * 3) for frame in range(12)])
+    assert (await check_video(spec, video, hashes(12))).warnings == ()
+    data = bytearray(video.read_bytes())
+    cut = len(data) // 5
+    data[-cut:] = bytes(cut)
+    video.write_bytes(data)
+    with pytest.raises(EncodeFailed):
+        await check_video(spec, video, hashes(12))
+
+
 @pytest.mark.parametrize("fps", [Fraction(10), Fraction(30000, 1001), Fraction(1)])
 async def test_units_that_are_looked_at_before_they_are_joined_show_what_the_video_does(
     tmp_path: Path, fps: Fraction

@@ -119,9 +119,9 @@ class Slow(Storage):
     async def _some_time(self) -> None:
         await asyncio.sleep(self._dice.choice((0, 0, 0.01, 0.05)))
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
         await self._some_time()
-        await super().put(key, data)
+        await super().put(key, data, synced=synced)
         await self._some_time()
 
     async def list(self, prefix: str) -> list[str]:
@@ -158,10 +158,10 @@ async def test_a_claim_that_is_written_late_yields_to_one_that_was_read_before(
 ) -> None:
     held, put = asyncio.Event(), Storage.put
 
-    async def late(self: Storage, key: str, data: bytes) -> None:
+    async def late(self: Storage, key: str, data: bytes, *, synced: bool = True) -> None:
         if "job_early" in key:
             await held.wait()
-        await put(self, key, data)
+        await put(self, key, data, synced=synced)
 
     monkeypatch.setattr(Storage, "put", late)
     async with (
@@ -273,9 +273,9 @@ class Away(Storage):
             Away.refused[operation] += 1
             raise StorageError(f"storage {operation} of {key!r} failed: Connection refused", retryable=True)
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
         self._away("put", key)
-        await super().put(key, data)
+        await super().put(key, data, synced=synced)
 
     async def get(self, key: str) -> bytes:
         self._away(f"get {key.rpartition('/')[2]}", key)

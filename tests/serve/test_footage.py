@@ -13,7 +13,10 @@ from koda_ray.client import KodaClient
 from koda_ray.errors import NotFound
 from koda_ray.render.ffmpeg import run
 from koda_ray.render.fragments import EMPTY_BOX
+from koda_ray.render.spec import RenderSpec
 from koda_ray.serve import footage
+from koda_ray.serve.deps import ApiDeps
+from koda_ray.state.records import ChunkRecord
 from tests.serve.test_renders import PAGE, SMALL, browsers, events, held_after, post
 from tests.serve.world import World
 
@@ -64,6 +67,37 @@ async def test_a_video_is_watched_while_it_is_rendered(
         assert b"".join([piece async for piece in client.footage(made["id"])]) == video  # it is finished
         with pytest.raises(NotFound):
             _ = [piece async for piece in client.footage("job_nobody")]
+
+
+async def test_a_unit_that_a_power_cut_left_torn_is_sent_once_it_is_whole(
+    browsers: World, http: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, refused, fragment = held_after(1, monkeypatch), list[int](), footage.Footage._fragment
+
+    async def watched(self: footage.Footage, deps: ApiDeps, spec: RenderSpec, chunk: ChunkRecord) -> bytes | None:
+        made = await fragment(self, deps, spec, chunk)
+        refused.extend([chunk.unit] if made is None else [])
+        return made
+
+    monkeypatch.setattr(footage.Footage, "_fragment", watched)
+    made = (await post(http, **{**SMALL, "duration": 2.5})).json()
+    async with asyncio.timeout(120):
+        while not (chunks := await browsers.store.chunks(made["id"])):
+            await asyncio.sleep(0.02)
+        whole = await browsers.storage.get(chunks[0].key)
+        await browsers.storage.put(chunks[0].key, whole[: len(whole) // 2])
+        watching = asyncio.create_task(http.get(f"/v1/jobs/{made['id']}/footage"))
+        for torn in (None, bytes(len(whole))):  # cut off, then of its size
+            if torn is not None:
+                await browsers.storage.put(chunks[0].key, torn)
+                refused.clear()
+            while not refused:
+                await asyncio.sleep(0.02)
+        await browsers.storage.put(chunks[0].key, whole)
+        go_on.set()
+        seen = (await watching).content
+    assert set(refused) == {0}
+    assert [at for at, _ in await frames_in(seen, tmp_path)] == [each / 10 for each in range(25)]
 
 
 async def test_it_ends_with_whole_frames_where_the_render_is_deleted(

@@ -128,10 +128,10 @@ async def checkpoint(path: str, folder: str, session_id: str, stop_at: str) -> N
     class Stopping(Storage):
         puts = 0
 
-        async def put(self, key: str, data: bytes) -> None:
+        async def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
             if stop_at == "manifest":
                 await stop()
-            await super().put(key, data)
+            await super().put(key, data, synced=synced)
 
         async def put_many(self, objects: object) -> None:
             assert isinstance(objects, dict)

@@ -36,9 +36,9 @@ class Counting(Storage):
         super().__init__(url)
         self.written = []
 
-    async def put(self, key: str, data: bytes) -> None:
+    async def put(self, key: str, data: bytes, *, synced: bool = True) -> None:
         self.written.append(key)
-        await super().put(key, data)
+        await super().put(key, data, synced=synced)
 
     async def put_many(self, objects: object) -> None:
         assert isinstance(objects, dict)
