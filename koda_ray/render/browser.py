@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -284,6 +284,7 @@ class Browser:
         self.shaders: ShaderCache | None = None
         self._closing: asyncio.Task[None] | None = None
         self._contexts: set[str] = set()
+        self._left: list[Callable[[], Awaitable[None]]] = []
         self._sessions: dict[str, ProtocolSession] = {}
         self._crashed: set[str] = set()
 
@@ -411,6 +412,27 @@ class Browser:
         """Whether nobody should use it again: it is spoilt, or kept more memory than it should of the pages it had."""
         return self.spoilt or self._watch.keeps_too_much()
 
+    @property
+    def is_tidy(self) -> bool:
+        """Whether no page was left to it."""
+        return not self._left
+
+    def leave(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Leave it a page that nobody needs any more, until `tidy`, its next page or its end.
+
+        To close a page takes as long as ten small frames, and whoever waits for what it showed would wait for that too.
+
+        Args:
+            close: Closes the page.
+        """
+        self._left.append(close)
+
+    async def tidy(self) -> None:
+        """Close the pages that were left to it."""
+        while self._left:
+            await self._left[-1]()  # and again, by whoever comes next, where this is cut off
+            self._left.pop()
+
     async def new_target(self, width: int, height: int, *, scale: float = 1.0) -> Target:
         """Open an empty page whose frames are made when asked for (headless shell).
 
@@ -422,6 +444,7 @@ class Browser:
         Raises:
             BrowserCrashed: The browser ended.
         """
+        await self.tidy()
         connection = self.connection
         context = str((await connection.send("Target.createBrowserContext"))["browserContextId"])
         parameters: dict[str, object] = {"url": "about:blank", "browserContextId": context}

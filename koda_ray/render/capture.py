@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from koda_ray.cancellation import all_or_cancel, own, see_through
+from koda_ray.cancellation import own, see_through
 from koda_ray.errors import BrowserCrashed, KodaError, PageNotReady
 from koda_ray.logs import get_logger
 from koda_ray.render.alike import MISSES, are_alike, counterparts, is_worth_a_look, look_ready_s, spot
@@ -137,8 +137,10 @@ class _Capture:
                     run = self._run(page, unit)
                 await self._unit(page, unit, key, before, folder.path / f"unit-{unit.index}")
                 before = None
-            # the page goes while its last frames are encoded
-            await all_or_cancel([self._finished(), self._leave_page()])
+            await self._finished()
+            if self._page is not None:
+                self._browser.leave(self._page.close)
+                self._page = None
         finally:
             # a cancel that arrives now, when all is done, must not leave a page or a folder
             await see_through(asyncio.create_task(self._clean(folder)))
@@ -276,11 +278,6 @@ class _Capture:
             )
         return same
 
-    async def _leave_page(self) -> None:
-        if self._page is not None:
-            await self._page.close()
-            self._page = None
-
     async def _clean(self, folder: WorkFolder) -> None:
         try:
             if self._finishing is not None:
@@ -288,7 +285,8 @@ class _Capture:
                 await asyncio.gather(self._finishing, return_exceptions=True)
             if self._handed_over is not None:  # a task that is cancelled before its first step closes nothing
                 await self._handed_over.close()
-            await self._leave_page()
+            if self._page is not None:
+                await self._page.close()
         finally:
             await asyncio.to_thread(folder.close)
 

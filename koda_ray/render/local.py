@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from koda_ray.cancellation import end_all, own
+from koda_ray.cancellation import OneTask, end_all, own
 from koda_ray.errors import BrowserCrashed, RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle, load_bundle
@@ -43,6 +43,8 @@ __all__ = ["LocalExecutor", "check_environment"]
 
 MAX_FRAMES_PER_BROWSER = 3000
 MAX_BUNDLES = 4
+_TIDY_S = 1.0
+"""When the last pages of a job are closed, after it has ended: nobody waits for it by then."""
 
 
 class LocalExecutor:
@@ -73,6 +75,7 @@ class LocalExecutor:
         self._bundles: dict[tuple[str, str], Bundle] = {}
         self._stills = "", StillUnits()
         self._running: set[asyncio.Task[Any]] = set()
+        self._tidying = OneTask(self._tidy)
 
     @property
     def slots(self) -> Slots:
@@ -135,6 +138,7 @@ class LocalExecutor:
     async def close(self) -> None:
         """End what is under way and every browser."""
         await self.cancel_all()
+        await self._tidying.end()
         browsers, self._idle = self._idle, []
         await asyncio.gather(*(browser.close() for browser in browsers))
 
@@ -157,23 +161,56 @@ class LocalExecutor:
         async with self._gate:
             others = await asyncio.to_thread(captures_at_work)
             helpers = helper_threads(max(pages or self._workers, others + 1))
-            browser = await self._idle_for(user_id, helpers) or await self._launch(user_id, helpers)
+            browser = await self._tidied_for(user_id, helpers) or await self._launch(user_id, helpers)
             try:
                 yield browser
             except BrowserCrashed:
                 browser.spoilt = True
                 raise
             finally:
-                if browser.worn or browser.frames_run >= MAX_FRAMES_PER_BROWSER:
+                # of one that has a page left it is not known yet
+                worn = browser.worn if browser.is_tidy else browser.spoilt
+                if worn or browser.frames_run >= MAX_FRAMES_PER_BROWSER:
                     await browser.close()
                 else:
                     self._idle.append(browser)
+                    self._tidying.begin()
 
     def _stills_of(self, user_id: str) -> StillUnits:
         """Return what is remembered of a user's units; of another's nothing is then."""
         if self._stills[0] != user_id:
             self._stills = user_id, StillUnits()
         return self._stills[1]
+
+    async def _tidied_for(self, user_id: str | None, helpers: int) -> Browser | None:
+        """Return a browser that is warm, if there is one, without the pages that were left to it."""
+        while (browser := await self._idle_for(user_id, helpers)) is not None:
+            if await self._is_fit(browser):
+                return browser
+        return None
+
+    async def _tidy(self) -> None:
+        """Close the pages that were left to browsers that nobody took meanwhile."""
+        await asyncio.sleep(_TIDY_S)
+        while left := [browser for browser in self._idle if not browser.is_tidy]:
+            async with self._gate:  # as whoever uses one: it is not counted as there
+                if left[0] in self._idle:
+                    self._idle.remove(left[0])
+                    if await self._is_fit(left[0]):
+                        self._idle.append(left[0])
+
+    async def _is_fit(self, browser: Browser) -> bool:
+        """Tidy a browser that is not idle, and return whether it may be used again; one that may not is closed."""
+        if browser.is_tidy:
+            return True
+        try:
+            await browser.tidy()
+        except BaseException:  # cut off
+            self._idle.append(browser)
+            raise
+        if worn := browser.worn:
+            await browser.close()
+        return not worn
 
     async def _idle_for(self, user_id: str | None, helpers: int) -> Browser | None:
         """Return a browser that is warm, if there is one; never one that began with what is another user's."""
