@@ -68,6 +68,7 @@ class WatchedLocal(LocalExecutor):
 
     async def renew(self, frames: int, user_id: str) -> None:
         """Replace browsers that would be closed amid a job of so many frames, with the account of their time."""
+        await self.tidy()
         for browser in [one for one in self._idle if one.frames_run + frames >= MAX_FRAMES_PER_BROWSER]:
             self._idle.remove(browser)
             await browser.close()
@@ -106,6 +107,7 @@ async def render_warm(executor: WatchedLocal, bundle: Bundle, spec: RenderSpec, 
             spec, JobContext(storage=storage, executor=executor, job_id=new_id("job"), user_id=USER)
         ).run()
         ended = time.perf_counter()
+        await executor.tidy()  # and not while a peer is measured
         await storage.get_file(result.video_key, target)
     assert executor.begun is not None and executor.stored is not None
     begun, cpu, already = executor.begun

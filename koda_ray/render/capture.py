@@ -78,7 +78,7 @@ async def capture_units(
 
     Args:
         task: Which.
-        browser: A running browser; a page of it is opened and closed.
+        browser: A running browser; the last page that is opened in it is left to it (`Browser.leave`).
         bundle: The bundle that the task names.
         hear: Hears how many frames are captured, and of each stored unit, in order.
         stills: Units of one picture that were encoded for this user before.

@@ -44,7 +44,9 @@ __all__ = ["LocalExecutor", "check_environment"]
 MAX_FRAMES_PER_BROWSER = 3000
 MAX_BUNDLES = 4
 _TIDY_S = 1.0
-"""When the last pages of a job are closed, after it has ended: nobody waits for it by then."""
+"""How long after the last page was left pages are closed: nobody waits for what they showed by then."""
+_ENDS_S = 0.2
+"""How long a page's process may take to end: its memory counts until then."""
 
 
 class LocalExecutor:
@@ -75,7 +77,8 @@ class LocalExecutor:
         self._bundles: dict[tuple[str, str], Bundle] = {}
         self._stills = "", StillUnits()
         self._running: set[asyncio.Task[Any]] = set()
-        self._tidying = OneTask(self._tidy)
+        self._tidying = OneTask(self._tidy_late)
+        self._left_at = 0.0
 
     @property
     def slots(self) -> Slots:
@@ -127,9 +130,15 @@ class LocalExecutor:
             user_id: Whose pages they will show, with what was compiled for that user; of nobody's pages anything has
                 to be compiled anew for each, which takes a page with WebGL a second.
         """
+        await self.tidy()
         missing = range(self._workers - len(self._idle))
         helpers = helper_threads(self._workers)
         self._idle += await asyncio.gather(*(self._launch(user_id, helpers) for _ in missing))
+
+    async def tidy(self) -> None:
+        """Close the pages that were left to browsers that nobody has, without waiting for a while first."""
+        await self._tidying.end()
+        await self._tidy_idle()
 
     async def cancel_all(self) -> None:
         """End everything that is under way, with its processes."""
@@ -137,10 +146,12 @@ class LocalExecutor:
 
     async def close(self) -> None:
         """End what is under way and every browser."""
-        await self.cancel_all()
-        await self._tidying.end()
-        browsers, self._idle = self._idle, []
-        await asyncio.gather(*(browser.close() for browser in browsers))
+        try:
+            await self.cancel_all()
+            await self._tidying.end()
+        finally:
+            browsers, self._idle = self._idle, []
+            await asyncio.gather(*(browser.close() for browser in browsers))
 
     async def __aenter__(self) -> Self:
         return self
@@ -174,7 +185,7 @@ class LocalExecutor:
                     await browser.close()
                 else:
                     self._idle.append(browser)
-                    self._tidying.begin()
+                    self._tidy_soon()
 
     def _stills_of(self, user_id: str) -> StillUnits:
         """Return what is remembered of a user's units; of another's nothing is then."""
@@ -185,13 +196,27 @@ class LocalExecutor:
     async def _tidied_for(self, user_id: str | None, helpers: int) -> Browser | None:
         """Return a browser that is warm, if there is one, without the pages that were left to it."""
         while (browser := await self._idle_for(user_id, helpers)) is not None:
-            if await self._is_fit(browser):
-                return browser
+            try:
+                if await self._is_fit(browser):
+                    return browser
+            except BaseException:
+                self._tidy_soon()
+                raise
         return None
 
-    async def _tidy(self) -> None:
-        """Close the pages that were left to browsers that nobody took meanwhile."""
-        await asyncio.sleep(_TIDY_S)
+    def _tidy_soon(self) -> None:
+        """Have pages closed in a while, where some were left and nobody takes their browsers."""
+        if not all(browser.is_tidy for browser in self._idle):
+            self._left_at = asyncio.get_running_loop().time()
+            self._tidying.begin()
+
+    async def _tidy_late(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while (wait_s := self._left_at + _TIDY_S - clock()) > 0:  # noqa: ASYNC110 - it is put off meanwhile
+            await asyncio.sleep(wait_s)
+        await self._tidy_idle()
+
+    async def _tidy_idle(self) -> None:
         while left := [browser for browser in self._idle if not browser.is_tidy]:
             async with self._gate:  # as whoever uses one: it is not counted as there
                 if left[0] in self._idle:
@@ -205,6 +230,8 @@ class LocalExecutor:
             return True
         try:
             await browser.tidy()
+            if browser.worn and not browser.spoilt:
+                await asyncio.sleep(_ENDS_S)
         except BaseException:  # cut off
             self._idle.append(browser)
             raise

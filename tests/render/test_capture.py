@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import psutil
@@ -12,9 +13,9 @@ import pytest
 
 from koda_ray.render.bundle import load_bundle
 from koda_ray.render.capture import capture_units
+from koda_ray.render.isolation import WorkFolder
 from koda_ray.render.local import LocalExecutor
 from koda_ray.render.names import unit_hash
-from koda_ray.render.page import LoadedPage
 from koda_ray.render.problems import Problems
 from koda_ray.render.protocol import CaptureTask
 from koda_ray.render.retry import RetryingStorage
@@ -46,22 +47,25 @@ async def test_a_cancel_while_a_task_cleans_up_leaves_nothing(
 ) -> None:
     task = await task_for(storage, local)
     bundle = await load_bundle(RetryingStorage(storage), USER, task.spec.bundle)
-    closed: list[LoadedPage] = []
-    close = LoadedPage.close
+    loop, closed, close = asyncio.get_running_loop(), list[WorkFolder](), WorkFolder.close
 
-    async def cancelled_first(page: LoadedPage) -> None:
-        running.cancel()
-        await asyncio.sleep(0)
-        await close(page)
-        closed.append(page)
+    def cancelled_first(folder: WorkFolder) -> None:
+        if "-units-" in folder.path.name:
+            cancelled = threading.Event()
+            loop.call_soon_threadsafe(lambda: (running.cancel(), cancelled.set()))
+            assert cancelled.wait(60)
+            closed.append(folder)
+        close(folder)
 
-    monkeypatch.setattr(LoadedPage, "close", cancelled_first)
+    monkeypatch.setattr(WorkFolder, "close", cancelled_first)
     root = Path(tempfile.gettempdir(), f"koda-render-{os.geteuid()}")
     before = set(root.glob("*-units-*"))
     async with local.browser() as browser:
         running = asyncio.create_task(capture_units(task, browser, bundle))
         with pytest.raises(asyncio.CancelledError):
             await running
+        assert not browser.is_tidy  # its page is there for whoever closes it
+        await browser.tidy()
     assert len(closed) == 1
     assert set(root.glob("*-units-*")) == before
 

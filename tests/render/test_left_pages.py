@@ -23,7 +23,7 @@ async def pages_of(browser: Browser) -> int:
     told = await browser.connection.send("Target.getTargets")
     targets = told["targetInfos"]
     assert isinstance(targets, list)
-    return sum(target["type"] == "page" for target in targets)
+    return sum(str(target["url"]).startswith("http") for target in targets)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Browser]:
     return started
 
 
-async def render(storage: Storage, executor: LocalExecutor, job_id: str, page: str = "plain") -> RenderResult:
+async def render(storage: Storage, executor: LocalExecutor, job_id: str, duration_s: float = 2.0) -> RenderResult:
     fresh = Storage(f"{storage.url}-{job_id}")
-    spec = small(await put_page(fresh, page), duration_s=2.0)
+    spec = small(await put_page(fresh, "plain"), duration_s=duration_s)
     return await RenderJob(spec, JobContext(storage=fresh, executor=executor, job_id=job_id, user_id=USER)).run()
 
 
@@ -59,11 +59,11 @@ async def test_a_jobs_pages_are_closed_before_others_open(
 ) -> None:
     monkeypatch.setattr(local, "_TIDY_S", 600.0)
     async with LocalExecutor(workers=2) as executor:
-        first = await render(storage, executor, "job_1")
+        first = await render(storage, executor, "job_1", 8.0)
         opened = alive(used)
         assert sum(await all_pages(opened)) == sum(not browser.is_tidy for browser in opened) > 0
-        again = [await render(storage, executor, job_id) for job_id in ("job_2", "job_3")]
-        assert alive(used) == opened
+        again = [await render(storage, executor, job_id, 8.0) for job_id in ("job_2", "job_3")]
+        assert len(opened) == 2 and alive(used) == opened
         assert max(await all_pages(opened)) == 1
         assert {result.frame_hash for result in again} == {first.frame_hash}
     assert alive(used) == []
@@ -83,7 +83,10 @@ async def test_a_jobs_pages_are_closed_once_nobody_waits(
 
 
 @pytest.mark.full
-async def test_a_browser_that_ended_with_a_page_left_costs_no_attempt(storage: Storage, used: list[Browser]) -> None:
+async def test_a_browser_that_ended_with_a_page_left_costs_no_attempt(
+    storage: Storage, used: list[Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_TIDY_S", 600.0)
     async with LocalExecutor(workers=1) as executor:
         first = await render(storage, executor, "job_1")
         before = used[-1]

@@ -25,7 +25,7 @@ from koda_ray.render.page import LoadedPage
 from koda_ray.render.page_setup import PageSetup
 from koda_ray.render.protocol import CaptureTask, Hear, JobContext, ProbeTask
 from koda_ray.state.storage import Storage
-from tests.render.conftest import USER, put_page, small, until
+from tests.render.conftest import USER, put_page, small
 
 MIB = 1 << 20
 CAP = MemoryLimit(400)
@@ -242,8 +242,9 @@ async def test_a_browser_that_keeps_too_much_is_not_used_again(
         kept = await once(executor, "job_1")
         assert len(kept) == 1
         assert await once(executor, "job_2") == kept
-        await until(lambda: [browser.is_tidy for browser in executor._idle] == [True])
+        await executor.tidy()
         monkeypatch.setattr(executor._idle[0]._watch, "_keep", 1)
-        assert await once(executor, "job_3") == kept  # nobody waits until its page is closed
-        await until(lambda: not any(psutil.pid_exists(pid) for pid in kept))
+        await once(executor, "job_3")
+        await executor.tidy()  # known once its page is closed
         assert executor._idle == []
+        assert not any(psutil.pid_exists(pid) for pid in kept)
