@@ -15,7 +15,7 @@ between a bound from below by the cost of a start and one from above in seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from koda_ray.render.protocol import Slots
@@ -165,7 +165,15 @@ def next_units(pending: Sequence[Unit], *, workers: int, cost: CostModel) -> tup
     longest = max(1, int((_LONGEST_S if cost.measured else _FIRST_S) / unit_s))
     fair = math.ceil(len(pending) / workers)
     count = max(1, min(run, fair, longest, max(share, worth_a_start)))
-    last = run_of(cost.spec, pending[count - 1].index, stepped=stepped)
-    while count < run and run_of(cost.spec, pending[count].index, stepped=stepped) == last:
-        count += 1
-    return tuple(pending[:count])
+    return tuple(pending[: _whole_runs(pending[:run], count, lambda unit: run_of(cost.spec, unit, stepped=stepped))])
+
+
+def _whole_runs(pending: Sequence[Unit], count: int, run_of_unit: Callable[[int], int]) -> int:
+    """Return how many of these units are whole runs, as near to a count as there are; the more of two."""
+    last = run_of_unit(pending[count - 1].index)
+    below, above = count - 1, count
+    while above < len(pending) and run_of_unit(pending[above].index) == last:
+        above += 1
+    while below > 0 and run_of_unit(pending[below - 1].index) == last:
+        below -= 1
+    return below if below > 0 and count - below < above - count else above

@@ -127,6 +127,12 @@ def test_gaps_end_a_task() -> None:
     assert [unit.index for unit in next_units([plan[1], plan[2], plan[5]], workers=1, cost=CostModel(video))] == [1, 2]
 
 
+@pytest.mark.parametrize(("workers", "taken"), [(1, [8]), (2, [3, 3, 2]), (3, [3, 3, 2])])
+def test_a_task_takes_the_runs_that_are_nearest_to_its_share(workers: int, taken: list[int]) -> None:
+    """Two who share eight units that come in runs of three, three and two have three and five, not six and two."""
+    assert [len(units) for units in tasks(spec("small", 8.0), workers)] == taken
+
+
 def test_what_was_measured_counts_more_than_the_guess() -> None:
     video = spec("small", 60.0)
     dear = CostModel(video)
