@@ -89,6 +89,13 @@ def test_a_missing_program_is_named_with_its_package_and_fails(
     assert "The main job cannot run here" in shown and package in shown and "not found on PATH" in shown
 
 
+def test_an_ffmpeg_that_was_named_and_is_not_there(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
+    finding = only(programs.ffmpeg(Examination(settings)), "ffmpeg")
+    assert finding.status == "missing" and "IMAGEIO_FFMPEG_EXE=/nowhere/ffmpeg" in finding.detail
+    assert "leave it out" in finding.remedy
+
+
 def test_without_tmux_the_main_job_runs(settings: Settings, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", without(tools, "tmux")["PATH"])
     (finding,) = programs.tmux(Examination(settings))

@@ -127,7 +127,13 @@ def ffmpeg(examination: Examination) -> list[Finding]:
     """Check for FFmpeg, its probe, and the encoders that the formats need."""
     findings: list[Finding] = []
     for name in ("ffmpeg", "ffprobe"):
-        program = examination.find(name_of(name))
+        sought = name_of(name)
+        program = examination.find(sought)
+        if program is None and sought != name:
+            detail = f"IMAGEIO_FFMPEG_EXE={sought} is not an executable"
+            remedy = "name an FFmpeg, ffmpeg for the one on PATH, or leave it out for the one that came along"
+            findings.append(Finding(_GROUP, name, "missing", detail, remedy))
+            continue
         if program is None:
             findings.append(Finding(_GROUP, name, "missing", "not found on PATH", _install("ffmpeg")))
             continue

@@ -347,8 +347,9 @@ class _Capture:
         shown = None if places.thumbnail is None or not kept.thumbnail else (places.thumbnail, _base64(kept.thumbnail))
         timings = result.timings_ms | {"encode_tail": encoded_ms}
         timings["total"] = round(sum(timings.values()), 1)
-        result = replace(result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings)
-        result = replace(result, cells=cells, thumbnail=shown)
+        result = replace(
+            result, sha256=sha256(data), size_bytes=len(data), timings_ms=timings, cells=cells, thumbnail=shown
+        )
         await write_unit(RetryingStorage(self._task.storage), self._task.user_id, result, data)
         if self._hear is not None:
             await self._hear(result.as_told())

@@ -243,7 +243,7 @@ def _kept_thumbnail(spec: RenderSpec, units: Sequence[UnitResult]) -> bytes | No
     for unit in units:
         place = kept_of(spec, unit.unit).thumbnail
         if place is not None and unit.thumbnail is not None and unit.thumbnail[0] == place:
-            return base64.b64decode(unit.thumbnail[1])
+            return _decoded(unit.thumbnail[1])
     return None
 
 
@@ -252,7 +252,16 @@ def _kept_cells(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:
     places = [(unit, place) for unit in units for place in kept_of(spec, unit.unit).cells]
     if not all(place in unit.cells for unit, place in places):
         return []
-    return [base64.b64decode(unit.cells[place]) for unit, place in places]
+    pictures = [_decoded(unit.cells[place]) for unit, place in places]
+    return [] if None in pictures else [picture for picture in pictures if picture is not None]
+
+
+def _decoded(picture: str) -> bytes | None:
+    """Return a kept picture; none where a disk spoilt it, and it is made of the video instead."""
+    try:
+        return base64.b64decode(picture, validate=True)
+    except ValueError:
+        return None
 
 
 def _digest(path: Path) -> str:

@@ -32,7 +32,7 @@ from koda_ray.render.spec import CaptureMode
 
 __all__ = ["CAPTURE_VERSION", "LoadedPage"]
 
-CAPTURE_VERSION = "14"
+CAPTURE_VERSION = "15"
 """Raised whenever captured pixels may change; part of the environment's fingerprint."""
 
 SEEK_FAILED = "SEEK_FAILED"

@@ -425,6 +425,23 @@ async def test_a_sheet_and_a_thumbnail_decode_only_what_nobody_kept(
         assert (named, sheet.count(source)) == ([source], times)
 
 
+async def test_kept_pictures_that_a_disk_spoilt_are_made_of_the_video(storage: Storage, local: LocalExecutor) -> None:
+    spec = small(await put_page(storage, "plain"), duration_s=2.0)
+    await render(spec, storage, local)
+    for key in await storage.list(f"users/{USER}/units"):
+        if not key.endswith(".json"):
+            continue
+        meta = json.loads(await storage.get(key))
+        meta["cells"] = {place: picture[:-5] + "!" for place, picture in meta["cells"].items()}
+        meta["thumbnail"] = meta["thumbnail"] and [meta["thumbnail"][0], "half of it"]
+        await storage.put(key, json.dumps(meta).encode())
+    await storage.delete_prefix(f"users/{USER}/films")
+    again = await render(spec, storage, local)
+    assert again.report["unitsReused"] == 2
+    for key in (sheet_key(USER, "job_1"), thumbnail_key(USER, "job_1")):
+        assert (await storage.get(key)).startswith(b"\xff\xd8")
+
+
 async def test_cancelling_ends_every_process(storage: Storage, local: LocalExecutor) -> None:
     spec = small(await put_page(storage, "plain"), duration_s=60.0, fps=30)
     counts: list[int] = []

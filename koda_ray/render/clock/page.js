@@ -12,6 +12,7 @@
     getAnimations: Document.prototype.getAnimations,
     shadowAnimations: ShadowRoot.prototype.getAnimations,
     currentTime: Object.getOwnPropertyDescriptor(Animation.prototype, "currentTime"),
+    startTime: Object.getOwnPropertyDescriptor(Animation.prototype, "startTime"),
     pause: Animation.prototype.pause, finish: Animation.prototype.finish,
     timelineTime: Object.getOwnPropertyDescriptor(AnimationTimeline.prototype, "currentTime").get,
     attachShadow: Element.prototype.attachShadow,
@@ -105,9 +106,13 @@
   };
   const over = new WeakMap(); // what came to its end -> its base, rate and end: it goes on from there where it is made to last longer
   const put = new WeakMap(); // what the page put an animation to itself, until that is heeded
+  const msOf = (time) => ((time ?? null) === null ? null : Number(time.to?.("ms").value ?? time));
   Object.defineProperty(Animation.prototype, "currentTime", {
     ...native.currentTime,
-    set(time) { native.currentTime.set.call(this, time); put.set(this, time); },
+    set(time) {
+      native.currentTime.set.call(this, time);
+      put.set(this, this.timeline === document.timeline ? msOf(time) : time);
+    },
   });
   const ended = new WeakSet(); // what the page brought to its end itself
   const drop = (animation) => {
@@ -127,6 +132,7 @@
     cancel: drop,
     finish(animation) {
       drop(animation);
+      put.delete(animation);
       ended.add(animation);
     },
     play: goOn,
@@ -156,12 +162,50 @@
   // While a page loads the browser's own time goes on, for as long as that takes: between its frames that is the real one.
   // What begins meanwhile is held by whatever could have begun it, a frame or a change of the document, or it would be
   // over, and gone where nothing of it stays, before ours begins.
+  const endOf = ({ effect }) => (effect ? Number(effect.getComputedTiming().endTime) : Infinity);
+  const isPutToEnd = (animation) => put.has(animation) && (animation.playbackRate < 0 ? put.get(animation) <= 0 : put.get(animation) >= endOf(animation));
+  const isMoved = (animation, { set, rate }) => (set ?? null) !== null && (animation.currentTime !== set || animation.playbackRate !== rate);
   const waiting = new Set();
   let holds = true;
+  // When one began is a time of ours, which another is put to so that both go together. What is put so is held at once:
+  // until the next frame it would go on in the browser's own time.
+  Object.defineProperty(Animation.prototype, "startTime", {
+    ...native.startTime,
+    get() {
+      const found = native.startTime.get.call(this), state = held.get(this) ?? (put.has(this) ? null : over.get(this));
+      if (this.timeline !== document.timeline || this.playState === "idle") return found;
+      if (state?.stands || !state && found === null && !waiting.has(this)) return null;
+      if (state && !isMoved(this, state)) return state.base;
+      const time = state ? this.currentTime : put.get(this) ?? (holds && !ended.has(this) ? firstOf(this) : this.currentTime);
+      return clock.now() - Number(time) / (this.playbackRate || 1);
+    },
+    set(time) {
+      const rate = this.playbackRate, stood = isStanding(this), isOurs = this.timeline === document.timeline;
+      const began = isOurs ? msOf(time) : null;
+      if (!isOurs || began !== null && (!rate || !Number.isFinite(began))) return native.startTime.set.call(this, time);
+      const at = began === null ? null : (clock.now() - began) * rate;
+      native.startTime.set.call(this, at === null ? null : Number(native.timelineTime.call(document.timeline) ?? 0) - at / rate);
+      if (at === null && stood) return;
+      stops.called(this, at === null ? "pause" : "finish", stood);
+      waiting.delete(this);
+      if (at === null) return noted.pause(this);
+      drop(this);
+      ended.delete(this);
+      put.delete(this);
+      if (holds) put.set(this, at);
+      else if (this.playState === "finished") over.set(this, { base: began, rate, end: rate < 0 ? 0 : endOf(this) });
+      if (this.playState !== "running") return;
+      native.pause.call(this);
+      native.currentTime.set.call(this, at);
+      if (holds) return waiting.add(this);
+      take(this, began);
+      Object.assign(held.get(this), { at, set: this.currentTime, rate });
+    },
+  });
   const hold = () => {
     if (!holds) return;
     for (const animation of animations()) {
-      if (animation.timeline !== document.timeline || put.has(animation) && animation.playState === "finished") continue;
+      if (animation.timeline !== document.timeline || animation.playState === "finished" && isPutToEnd(animation)) continue;
       if (animation.playState !== "running" && (animation.playState !== "finished" || ended.has(animation))) continue;
       native.pause.call(animation);
       native.currentTime.set.call(animation, put.get(animation) ?? firstOf(animation));
@@ -185,11 +229,10 @@
     if (was && was.rate === rate && !put.has(animation)) return was.base;
     return clock.now() - Number(put.get(animation) ?? (Math.abs(at - first) < young * Math.abs(rate) ? first : at)) / rate;
   };
-  const endOf = ({ effect }) => (effect ? Number(effect.getComputedTiming().endTime) : Infinity);
   const place = (animation, state, now) => { // whether it is over
     const { playState, playbackRate } = animation;
     if (playState === "idle") return true;
-    if (playState === "paused" && state.set !== null && (animation.currentTime !== state.set || playbackRate !== state.rate)) {
+    if (playState === "paused" && isMoved(animation, state)) {
       state.base = now - Number(animation.currentTime ?? 0) / (playbackRate || 1); // the page moved it
       if (state.stood !== null) state.stood = Number(animation.currentTime ?? 0);
       put.delete(animation);
