@@ -7,7 +7,7 @@ import re
 import sys
 
 from koda_ray.doctor.finding import Examination, Finding
-from koda_ray.render.programs import name_of
+from koda_ray.render.programs import misnamed, name_of
 
 __all__ = ["browser", "ffmpeg", "fonts", "node", "page", "playwright", "python", "template", "tmux"]
 
@@ -127,15 +127,10 @@ def ffmpeg(examination: Examination) -> list[Finding]:
     """Check for FFmpeg, its probe, and the encoders that the formats need."""
     findings: list[Finding] = []
     for name in ("ffmpeg", "ffprobe"):
-        sought = name_of(name)
-        program = examination.find(sought)
-        if program is None and sought != name:
-            detail = f"IMAGEIO_FFMPEG_EXE={sought} is not an executable"
-            remedy = "name an FFmpeg, ffmpeg for the one on PATH, or leave it out for the one that came along"
-            findings.append(Finding(_GROUP, name, "missing", detail, remedy))
-            continue
+        program = examination.find(name_of(name))
         if program is None:
-            findings.append(Finding(_GROUP, name, "missing", "not found on PATH", _install("ffmpeg")))
+            detail, remedy = misnamed(name) or ("not found on PATH", _install("ffmpeg"))
+            findings.append(Finding(_GROUP, name, "missing", detail, remedy))
             continue
         ran = examination.run([program, "-hide_banner", "-version"])
         if not ran.ok:

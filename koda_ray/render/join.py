@@ -252,8 +252,8 @@ def _kept_cells(spec: RenderSpec, units: Sequence[UnitResult]) -> list[bytes]:
     places = [(unit, place) for unit in units for place in kept_of(spec, unit.unit).cells]
     if not all(place in unit.cells for unit, place in places):
         return []
-    pictures = [_decoded(unit.cells[place]) for unit, place in places]
-    return [] if None in pictures else [picture for picture in pictures if picture is not None]
+    pictures = [picture for unit, place in places if (picture := _decoded(unit.cells[place])) is not None]
+    return pictures if len(pictures) == len(places) else []
 
 
 def _decoded(picture: str) -> bytes | None:

@@ -24,6 +24,7 @@ __all__ = [
     "check_programs",
     "find_browser",
     "find_program",
+    "misnamed",
     "name_of",
     "version_of",
 ]
@@ -84,19 +85,27 @@ def name_of(program: str) -> str:
         return program
 
 
+def misnamed(program: str) -> tuple[str, str] | None:
+    """Return what is wrong with the setting that names a program which is not there, and the way out.
+
+    None where no setting names it.
+    """
+    sought = name_of(program)
+    if sought == program:
+        return None
+    remedy = "name an FFmpeg, ffmpeg for the one on PATH, or leave it out for the one that came along"
+    return f"IMAGEIO_FFMPEG_EXE={sought} is not an executable", remedy
+
+
 def find_program(name: str) -> str:
     """Return a program's path.
 
     Raises:
         Missing: It is not there; the message names the Debian package.
     """
-    sought = name_of(name)
-    path = shutil.which(sought)
-    if path is None and sought != name:
-        raise Missing(
-            f"IMAGEIO_FFMPEG_EXE={sought} is not an executable: name an FFmpeg, ffmpeg for the one on PATH, or leave "
-            "it out for the one that came along"
-        )
+    path = shutil.which(name_of(name))
+    if path is None and (wrong := misnamed(name)):
+        raise Missing(": ".join(wrong))
     if path is None:
         package = _PACKAGES.get(name, name)
         raise Missing(

@@ -105,6 +105,7 @@
     held.set(animation, { base: stands && !put.has(animation) ? clock.now() - was.end / was.rate : base, set: null, style, said, stands, stood: null });
   };
   const over = new WeakMap(); // what came to its end -> its base, rate and end: it goes on from there where it is made to last longer
+  const noteOver = (animation, base, rate) => over.set(animation, { base, rate, end: rate < 0 ? 0 : endOf(animation) });
   const put = new WeakMap(); // what the page put an animation to itself, until that is heeded
   const msOf = (time) => ((time ?? null) === null ? null : Number(time.to?.("ms").value ?? time));
   Object.defineProperty(Animation.prototype, "currentTime", {
@@ -165,6 +166,7 @@
   const endOf = ({ effect }) => (effect ? Number(effect.getComputedTiming().endTime) : Infinity);
   const isPutToEnd = (animation) => put.has(animation) && (animation.playbackRate < 0 ? put.get(animation) <= 0 : put.get(animation) >= endOf(animation));
   const isMoved = (animation, { set, rate }) => (set ?? null) !== null && (animation.currentTime !== set || animation.playbackRate !== rate);
+  const browsersNow = () => Number(native.timelineTime.call(document.timeline) ?? 0);
   const waiting = new Set();
   let holds = true;
   // When one began is a time of ours, which another is put to so that both go together. What is put so is held at once:
@@ -184,7 +186,7 @@
       const began = isOurs ? msOf(time) : null;
       if (!isOurs || began !== null && (!rate || !Number.isFinite(began))) return native.startTime.set.call(this, time);
       const at = began === null ? null : (clock.now() - began) * rate;
-      native.startTime.set.call(this, at === null ? null : Number(native.timelineTime.call(document.timeline) ?? 0) - at / rate);
+      native.startTime.set.call(this, at === null ? null : browsersNow() - at / rate);
       if (at === null && stood) return;
       stops.called(this, at === null ? "pause" : "finish", stood);
       waiting.delete(this);
@@ -193,7 +195,7 @@
       ended.delete(this);
       put.delete(this);
       if (holds) put.set(this, at);
-      else if (this.playState === "finished") over.set(this, { base: began, rate, end: rate < 0 ? 0 : endOf(this) });
+      else if (this.playState === "finished") noteOver(this, began, rate);
       if (this.playState !== "running") return;
       native.pause.call(this);
       native.currentTime.set.call(this, at);
@@ -245,7 +247,7 @@
     const time = state.stood ?? (playbackRate ? (now - state.base) * playbackRate : Number(animation.currentTime ?? 0)), end = endOf(animation);
     if (state.stood === null && (playbackRate < 0 ? time <= 0 : Number.isFinite(end) && time >= end)) {
       if (playState !== "finished") native.finish.call(animation);
-      over.set(animation, { base: state.base, rate: playbackRate, end: playbackRate < 0 ? 0 : end });
+      noteOver(animation, state.base, playbackRate);
       return true;
     }
     if (state.stands) state.stood = time;
@@ -261,7 +263,7 @@
   const syncAnimations = () => {
     scrolling.move();
     const now = clock.now();
-    const present = Number(native.timelineTime.call(document.timeline) ?? 0), young = MIN_OFFSET_MS + present - looked;
+    const present = browsersNow(), young = MIN_OFFSET_MS + present - looked;
     looked = present;
     for (const animation of animations()) {
       if (animation.timeline !== document.timeline) continue; // it goes by scrolling, or by nothing
@@ -510,7 +512,7 @@
   const beginAnimations = () => {
     hold();
     holds = false;
-    const passed = MIN_OFFSET_MS + Number(native.timelineTime.call(document.timeline) ?? 0);
+    const passed = MIN_OFFSET_MS + browsersNow();
     const begun = animations().map((animation) => [animation, Number(put.get(animation) ?? animation.currentTime ?? 0), put.has(animation)]);
     syncAnimations();
     for (const [animation, at, isPut] of begun) {
