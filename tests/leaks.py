@@ -56,6 +56,9 @@ _LISTENS = "0A"
 _MOUNTS = Path("/proc/self/mounts")
 # Python keeps these for the whole life of a process, on purpose.
 _KEPT = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# and rendering this one; that it ends with its process has a test of its own
+_ZYGOTE = "koda-zygote"
+_KEPT_FOLDERS = ("pytest-of-", "koda-interposer-", "koda-rasterizers-", "koda-shaders-", "koda-zygote-")
 
 # not for what a test starts, which may be tests again
 _SEVERAL = os.environ.pop("PYTEST_XDIST_WORKER", None) is not None
@@ -220,7 +223,8 @@ def _below() -> list[psutil.Process]:
 def _counts(process: psutil.Process) -> bool:
     try:
         command = " ".join(process.cmdline())
-        return process.status() != psutil.STATUS_ZOMBIE and not any(kept in command for kept in _KEPT)
+        kept = process.ppid() == os.getpid() and process.name() == _ZYGOTE
+        return process.status() != psutil.STATUS_ZOMBIE and not kept and not any(word in command for word in _KEPT)
     except psutil.Error:
         return False
 
@@ -232,7 +236,7 @@ def _folders(whole: bool) -> set[Path]:
     found: set[Path] = set()
     for path in root.iterdir():
         # what was compiled once for all browsers stays, and is no leak
-        if path.name.startswith(("pytest-of-", "koda-interposer-", "koda-rasterizers-", "koda-shaders-")):
+        if path.name.startswith(_KEPT_FOLDERS):
             continue
         # folders that a process keeps for good (koda-render-0) count by what is in them
         found.update(path.iterdir() if path.name.startswith("koda-") and path.is_dir() else [path])

@@ -16,7 +16,7 @@ from typing import Protocol
 from koda_ray.errors import EncodeFailed
 from koda_ray.render import matroska
 from koda_ray.render.decode import chosen
-from koda_ray.render.ffmpeg import command_line, ensure_ended, failed, is_full, start
+from koda_ray.render.ffmpeg import Child, command_line, ensure_ended, failed, is_full, start
 from koda_ray.render.formats import FORMATS
 from koda_ray.render.graphics import H264Encoder
 from koda_ray.render.kept import KeptFrames, KeptPictures
@@ -283,7 +283,7 @@ class UnitEncoder:
         self._fps = spec.fps
         self._header = matroska.header(*spec.picture, spec.fps, image)
         self._target = target
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._pipe: Pipe | None = None
         self._errors: asyncio.Task[bytes] | None = None
         self._count = 0
@@ -360,7 +360,7 @@ class UnitEncoder:
             await asyncio.wait({self._errors}, timeout=1)
             self._errors.cancel()
 
-    def _running(self) -> asyncio.subprocess.Process:
+    def _running(self) -> Child:
         if self._process is None:
             raise RuntimeError("UnitEncoder.start has not been called")
         return self._process

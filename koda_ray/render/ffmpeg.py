@@ -1,9 +1,10 @@
-"""FFmpeg as a child that we own: command lines from ffmpeg-python, processes from asyncio, ends that are certain."""
+"""FFmpeg as a child that we own: command lines from ffmpeg-python, processes whose end is certain."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple, cast
 from koda_ray.errors import EncodeFailed
 from koda_ray.render.pipe import PIPE_ENDED, Pipe
 from koda_ray.render.programs import find_program
+from koda_ray.render.zygote import CopiedProcess, Zygote, forget, zygote_of
 
 __all__ = [
     "QUIETLY",
     "TALKING",
     "UNDECODED",
+    "Child",
     "Conversed",
     "command_line",
     "converse",
@@ -26,6 +29,8 @@ __all__ = [
     "start",
 ]
 
+Child = asyncio.subprocess.Process | CopiedProcess
+"""A process that was started, or copied of one that is loaded already."""
 QUIETLY = ("-hide_banner", "-loglevel", "error", "-xerror", "-y")
 """How a command line of ours begins: without -xerror a full disk or a damaged frame is a word on stderr and exit code 0
 (seen with 5.1)."""
@@ -108,9 +113,7 @@ async def converse(
     return Conversed(output, errors.decode(errors="replace"))
 
 
-async def start(
-    program: str, arguments: Sequence[str], *, pipe: Pipe | None = None, heard: bool = True
-) -> asyncio.subprocess.Process:
+async def start(program: str, arguments: Sequence[str], *, pipe: Pipe | None = None, heard: bool = True) -> Child:
     """Start ffmpeg or ffprobe; its words on standard error are for the caller to read.
 
     Args:
@@ -125,20 +128,55 @@ async def start(
     with contextlib.ExitStack() as undo:
         if pipe is not None:
             undo.callback(pipe.close)
-        process = await asyncio.create_subprocess_exec(
-            await asyncio.to_thread(find_program, program),
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL if pipe is None else pipe.reader,
-            stdout=asyncio.subprocess.PIPE if heard else asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        path = await asyncio.to_thread(find_program, program)
+        process: Child | None = None
+        if program == "ffmpeg" and (zygote := zygote_of(path)) is not None:
+            process = await _copied(zygote, path, arguments, pipe=pipe, heard=heard)
+        if process is None:
+            process = await asyncio.create_subprocess_exec(
+                path,
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL if pipe is None else pipe.reader,
+                stdout=asyncio.subprocess.PIPE if heard else asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
         undo.pop_all()
     if pipe is not None:
         pipe.started()
     return process
 
 
-async def _fed(process: asyncio.subprocess.Process, pipe: Pipe, feed: AsyncGenerator[bytes]) -> tuple[bytes, bytes]:
+async def _copied(
+    zygote: Zygote, program: str, arguments: Sequence[str], *, pipe: Pipe | None, heard: bool
+) -> CopiedProcess | None:
+    """Start a copy of one that is loaded; None where there is no copy."""
+    with contextlib.ExitStack() as ends:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        ends.callback(os.close, nothing)
+        stderr, errors = await _heard(ends)
+        stdout, output = await _heard(ends) if heard else (None, nothing)
+        stdin = nothing if pipe is None else pipe.reader
+        try:
+            pid = zygote.copy(arguments, stdin=stdin, stdout=output, stderr=errors)
+        except TimeoutError:
+            await asyncio.to_thread(forget, program)
+            raise EncodeFailed("ffmpeg does not start", retryable=True) from None
+        except OSError:
+            await asyncio.to_thread(forget, program)
+            return None
+        return CopiedProcess(pid, stdout, stderr)
+
+
+async def _heard(ends: contextlib.ExitStack) -> tuple[asyncio.StreamReader, int]:
+    """Make a pipe; return what reads it, and its other end, which is closed with these."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    descriptor, other = os.pipe()
+    ends.callback(os.close, other)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb"))
+    return reader, other
+
+
+async def _fed(process: Child, pipe: Pipe, feed: AsyncGenerator[bytes]) -> tuple[bytes, bytes]:
     """Feed a child while what it says is read."""
     reader, words = process.stdout, process.stderr
     assert reader is not None
@@ -167,7 +205,7 @@ async def _fed(process: asyncio.subprocess.Process, pipe: Pipe, feed: AsyncGener
     return output, errors
 
 
-async def ensure_ended(process: asyncio.subprocess.Process) -> None:
+async def ensure_ended(process: Child) -> None:
     """Make sure that a child is gone, also when the caller is being cancelled."""
     if process.returncode is not None:
         return

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import shutil
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 from koda_ray.errors import RenderError
 from koda_ray.render.browser import Browser
 from koda_ray.render.bundle import Bundle
+from koda_ray.render.compiling import CompileFailed, compile_library, find_compiler
 from koda_ray.render.frames import RAW_QUALITY, Interposer, interposer_digest, interposer_source
 from koda_ray.render.graphics import Graphics
 from koda_ray.render.isolation import own_folder, write_whole
@@ -27,7 +26,6 @@ from koda_ray.render.page_setup import PageSetup
 __all__ = ["find_interposer"]
 
 _PACKAGES = "gcc libc6-dev libjpeg62-turbo-dev"
-_COMPILE_TIMEOUT_S = 60.0
 _TRY_S = 15.0
 _MAX_WORDS = 160
 _SIDE = 64
@@ -45,11 +43,11 @@ async def find_interposer(binary: Path, graphics: Graphics) -> Interposer:
     Raises:
         Missing: bubblewrap is not there, or may not isolate.
     """
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return Interposer(None, f"no C compiler: apt-get install {_PACKAGES}")
     try:
+        find_compiler(_PACKAGES)
         seen = await asyncio.to_thread(binary.stat)
+    except CompileFailed as error:
+        return Interposer(None, str(error))
     except OSError as error:
         return Interposer(None, f"{binary}: {error.strerror}")
     root = await asyncio.to_thread(own_folder, "koda-interposer")
@@ -61,8 +59,8 @@ async def find_interposer(binary: Path, graphics: Graphics) -> Interposer:
             kept = await asyncio.to_thread(path.read_bytes)
             return Interposer(kept) if path is library else Interposer(None, kept.decode())
     try:
-        made = await _make(compiler, binary, graphics)
-    except _Trouble as trouble:  # another time it may work: nothing is kept
+        made = await _make(binary, graphics)
+    except (CompileFailed, _Trouble) as trouble:  # another time it may work: nothing is kept
         return Interposer(None, str(trouble))
     kept = made.why.encode() if made.library is None else made.library
     await asyncio.to_thread(write_whole, refused if made.library is None else library, kept)
@@ -70,15 +68,12 @@ async def find_interposer(binary: Path, graphics: Graphics) -> Interposer:
 
 
 class _Trouble(Exception):
-    """It could not be compiled, or not be tried."""
+    """It could not be tried."""
 
 
-async def _make(compiler: str, binary: Path, graphics: Graphics) -> Interposer:
+async def _make(binary: Path, graphics: Graphics) -> Interposer:
     """Compile the library and try it."""
-    with tempfile.TemporaryDirectory(prefix="koda-compile-") as folder:
-        target = Path(folder, "frames.so")
-        await _compile(compiler, target)
-        made = Interposer(await asyncio.to_thread(target.read_bytes))
+    made = Interposer(await asyncio.to_thread(compile_library, interposer_source(), packages=_PACKAGES))
     try:
         async with asyncio.timeout(_TRY_S):
             why = await _try(binary, replace(graphics, interposer=made))
@@ -87,28 +82,6 @@ async def _make(compiler: str, binary: Path, graphics: Graphics) -> Interposer:
     except RenderError as error:
         raise _Trouble(error.message[:_MAX_WORDS]) from error
     return Interposer(None, why) if why else made
-
-
-async def _compile(compiler: str, target: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(target), "-ldl"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_COMPILE_TIMEOUT_S):
-            _, said = await process.communicate(interposer_source())
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise _Trouble(f"{compiler} did not end in {_COMPILE_TIMEOUT_S:g} s") from None
-    if process.returncode:
-        errors = [line for line in said.decode(errors="replace").splitlines() if "error" in line]
-        raise _Trouble(
-            f"{compiler} cannot compile it (apt-get install {_PACKAGES}): "
-            f"{(errors or ['it said nothing'])[0][:_MAX_WORDS]}"
-        )
 
 
 async def _try(binary: Path, graphics: Graphics) -> str:

@@ -1,0 +1,238 @@
+"""Programs that are loaded once in a process and copied at need.
+
+FFmpeg takes 17 ms of a processor before it reads its command line: to bind a quarter of a million addresses and to fill
+tables of sines. A unit of a small video takes 100 ms in all. So one is loaded up to there and waits (`zygote.c`), as
+Android and Chromium keep a zygote for theirs, and a copy of it takes 1 ms. A copy is a child of this process as any
+that it starts, with the same standard descriptors, folder, name and command line.
+
+All copies of one lie alike in memory, so whoever breaks one knows more of the next: they are for files that we made.
+What others made is read by programs that are started each time, in isolation (`foreign`).
+
+Where it does not work (no C compiler, a program that is a script or has no dynamic linker, an old kernel) nothing is
+lost but the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from importlib.resources import files
+from pathlib import Path
+
+from koda_ray.errors import Missing
+from koda_ray.render.compiling import CompileFailed, compile_library
+from koda_ray.render.isolation import own_folder, write_whole
+
+__all__ = ["CopiedProcess", "Zygote", "forget", "zygote_of"]
+
+PACKAGES = "gcc libc6-dev"
+_REPLY_S = 5.0
+_LOAD_S = 30.0
+_NUMBER_BYTES = 4
+_ELF = b"\x7fELF"
+_END_S = 5.0
+
+
+class CopiedProcess:
+    """A copy of a zygote: what we use of `asyncio.subprocess.Process`.
+
+    Args:
+        pid: Our child, which nobody has waited for.
+        stdout: What it writes to standard output, where that is a pipe to us.
+        stderr: What it writes to standard error.
+
+    Attributes:
+        pid: Its number.
+        returncode: Its exit status once it was waited for; below zero the signal that ended it.
+    """
+
+    def __init__(self, pid: int, stdout: asyncio.StreamReader | None, stderr: asyncio.StreamReader | None) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = os.pidfd_open(pid)
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._loop.add_reader(self._descriptor, self._end)
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        try:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:  # somebody waits for all children of this process
+            self.returncode = 255
+        if not self._ended.done():
+            self._ended.set_result(self.returncode)
+
+    async def wait(self) -> int:
+        """Wait for its end; return its exit status."""
+        return await asyncio.shield(self._ended)
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """Wait for its end; return all that it wrote to standard output and standard error."""
+        output, errors = await asyncio.gather(_all_of(self.stdout), _all_of(self.stderr))
+        await self.wait()
+        return output, errors
+
+    def kill(self) -> None:
+        """Send it SIGKILL.
+
+        Raises:
+            ProcessLookupError: It has ended.
+        """
+        if self.returncode is not None:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+
+async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
+    return b"" if stream is None else await stream.read()
+
+
+class Zygote:
+    """A program that is loaded and waits to be copied. `close` ends it, as does the end of this process.
+
+    Args:
+        program: Its path.
+        library: ``zygote.c``, compiled.
+
+    Raises:
+        OSError: It cannot be started, or not be copied.
+    """
+
+    def __init__(self, program: str, library: Path) -> None:
+        self._program = program
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        descriptor = os.open(library, os.O_RDONLY)
+        names = [f"/proc/self/fd/{descriptor}", *filter(None, [os.environ.get("LD_PRELOAD")])]
+        environment = {
+            "LD_PRELOAD": ":".join(names),
+            "ZYGOTE_FD": str(theirs.fileno()),
+            "ZYGOTE_LIBRARY_FD": str(descriptor),
+        }
+        try:
+            self._process = subprocess.Popen(
+                [program],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | environment,
+                pass_fds=(theirs.fileno(), descriptor),
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(descriptor)
+        try:
+            self._socket.settimeout(_LOAD_S)
+            self._number()
+            self._socket.settimeout(_REPLY_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def _number(self) -> int:
+        reply = self._socket.recv(_NUMBER_BYTES)
+        number = int.from_bytes(reply, "little", signed=True)
+        if len(reply) != _NUMBER_BYTES or number < 0:
+            raise OSError(f"{self._program} cannot be copied")
+        return number
+
+    def copy(self, arguments: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int:
+        """Return the number of a copy that runs with these arguments: a child of this process.
+
+        Args:
+            arguments: Without the program's name.
+            stdin: Its standard descriptors; the caller's are the caller's still.
+            stdout: As above.
+            stderr: As above.
+
+        Raises:
+            OSError: There is no copy.
+            TimeoutError: It does not answer; there may be a copy.
+        """
+        line = b"".join(os.fsencode(word) + b"\0" for word in (self._program, *arguments))
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [line], [folder, stdin, stdout, stderr])
+                return self._number()
+        finally:
+            os.close(folder)
+
+    def close(self) -> None:
+        """End it; its copies go on."""
+        self._socket.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_zygotes: dict[tuple[int, str], Future[Zygote | None]] = {}
+_guard = threading.Lock()
+
+
+def zygote_of(program: str) -> Zygote | None:
+    """Return a program that waits to be copied; never waits for it.
+
+    The first call of a process begins to load it and returns None, as every call does where it does not work.
+
+    Args:
+        program: Its path.
+    """
+    key = os.getpid(), program
+    with _guard:
+        made = _zygotes.get(key)
+        if made is None:
+            made = _zygotes[key] = Future()
+            threading.Thread(target=_make, args=(program, made), name="zygote", daemon=True).start()
+    return made.result() if made.done() else None
+
+
+def forget(program: str) -> None:
+    """End a program that does not answer as it should; another is loaded when it is asked for."""
+    with _guard:
+        made = _zygotes.pop((os.getpid(), program), None)
+    if made is not None and made.done() and (zygote := made.result()) is not None:
+        zygote.close()
+
+
+def _make(program: str, made: Future[Zygote | None]) -> None:
+    try:
+        with open(program, "rb") as file:
+            dynamic = file.read(len(_ELF)) == _ELF
+        made.set_result(Zygote(program, _library()) if dynamic else None)
+    except (OSError, Missing, CompileFailed):
+        made.set_result(None)
+
+
+def _library() -> Path:
+    source = files("koda_ray.render").joinpath("zygote.c").read_bytes()
+    path = own_folder("koda-zygote") / f"zygote-{hashlib.sha256(source).hexdigest()[:16]}.so"
+    if not path.exists():
+        write_whole(path, compile_library(source, packages=PACKAGES))
+    return path
+
+
+@atexit.register
+def _close_all() -> None:
+    for (pid, program), _ in list(_zygotes.items()):
+        if pid == os.getpid():
+            with contextlib.suppress(OSError):
+                forget(program)

@@ -1,0 +1,236 @@
+"""Copies of an FFmpeg that is loaded: they are as those that are started, and without one nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from koda_ray.errors import EncodeFailed
+from koda_ray.render import ffmpeg, zygote
+from koda_ray.render.programs import find_program
+from koda_ray.render.zygote import CopiedProcess, Zygote, forget, zygote_of
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+PICTURES = ["-f", "lavfi", "-i", "testsrc=s=64x48:r=10:d=1"]
+ENDLESS = ["-v", "error", "-re", "-f", "lavfi", "-i", "testsrc=s=64x48:r=10", "-f", "null", "-"]
+
+
+@pytest.fixture
+def program() -> Iterator[str]:
+    path = find_program("ffmpeg")
+    forget(path)
+    yield path
+    forget(path)
+
+
+@pytest.fixture
+def loaded(program: str) -> Zygote:
+    return there(program)
+
+
+def there(program: str) -> Zygote:
+    deadline = time.monotonic() + 120
+    while (found := zygote_of(program)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def waiting() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if child.name() == "koda-zygote"]
+
+
+async def started(*arguments: str, heard: bool = True) -> ffmpeg.Child:
+    return await ffmpeg.start("ffmpeg", arguments, heard=heard)
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_copy_writes_what_a_started_one_writes(program: str) -> None:
+    for line in (
+        [*PICTURES, "-c:v", "libx264", "-fflags", "+bitexact", "-f", "matroska", "-"],
+        [*PICTURES, "-vf", "scale=32:24", "-f", "framemd5", "-"],
+        ["-version"],
+    ):
+        process = await started("-v", "error", "-threads", "1", *line)
+        assert isinstance(process, CopiedProcess)
+        output, errors = await process.communicate()
+        expected = subprocess.run([program, "-v", "error", "-threads", "1", *line], capture_output=True, check=True)
+        assert (process.returncode, output, errors) == (0, expected.stdout, expected.stderr)
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_copy_is_a_child_that_ps_shows_as_what_it_is(program: str) -> None:
+    process = await started(*ENDLESS)
+    child = psutil.Process(process.pid)
+    try:
+        assert child.ppid() == os.getpid()
+        assert child.name().startswith(Path(program).name[:10])
+        assert child.cmdline() == [program, *ENDLESS]
+        assert child.environ().get("HOME") == os.environ.get("HOME")
+        held = {os.readlink(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")}
+        assert not [name for name in held if name.startswith("socket:") or name.endswith(".so")]
+    finally:
+        process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    assert not child.is_running()
+    with pytest.raises(ProcessLookupError):
+        process.kill()
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_copy_works_in_the_folder_of_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    await ffmpeg.run("ffmpeg", [*ffmpeg.QUIETLY, *PICTURES, "here.mp4"], timeout_s=60)
+    assert (tmp_path / "here.mp4").stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_copy_is_fed_and_fails_as_a_started_one(tmp_path: Path) -> None:
+    async def feed() -> AsyncGenerator[bytes]:
+        for _ in range(40):
+            yield bytes(64 * 48 * 3 // 2)
+
+    raw = ["-f", "rawvideo", "-s", "64x48", "-r", "10", "-i", "pipe:"]
+    sums = await ffmpeg.run("ffmpeg", [*ffmpeg.QUIETLY, *raw, "-f", "framemd5", "pipe:"], timeout_s=60, feed=feed())
+    assert len([line for line in sums.splitlines() if not line.startswith(b"#")]) == 40
+    with pytest.raises(EncodeFailed, match=r"ended with \d+: .*No such file or directory"):
+        await ffmpeg.run("ffmpeg", [*ffmpeg.QUIETLY, "-i", str(tmp_path / "nothing.mp4"), "x.mp4"], timeout_s=60)
+    with pytest.raises(EncodeFailed, match="did not end in") as caught:
+        await ffmpeg.run("ffmpeg", ENDLESS, timeout_s=0.3)
+    assert caught.value.retryable
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_copies_at_once_leave_nothing(program: str) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    line = ["-v", "error", *PICTURES, "-f", "framemd5", "-"]
+
+    async def one(number: int) -> bytes:
+        if number % 4:
+            return await ffmpeg.run("ffmpeg", line, timeout_s=60)
+        process = await started(*ENDLESS)
+        await ffmpeg.ensure_ended(process)
+        return b""
+
+    outputs = await asyncio.gather(*(one(number) for number in range(24)))
+    assert len(set(outputs)) == 2
+    assert [child.name() for child in psutil.Process().children()] == ["koda-zygote"]
+    await asyncio.sleep(0)  # pipes that have ended are closed
+    assert set(os.listdir("/proc/self/fd")) == before
+    forget(program)
+    assert not psutil.Process().children()
+
+
+@pytest.mark.usefixtures("program")
+async def test_until_one_is_loaded_programs_are_started() -> None:
+    process = await started("-version")
+    assert isinstance(process, asyncio.subprocess.Process)
+    assert (await process.communicate())[0].startswith(b"ffmpeg version")
+
+
+async def test_one_that_was_killed_is_loaded_again(loaded: Zygote, program: str) -> None:
+    (waits,) = waiting()
+    waits.kill()
+    waits.wait()
+    process = await started("-version")
+    assert isinstance(process, asyncio.subprocess.Process)
+    assert (await process.communicate())[0].startswith(b"ffmpeg version")
+    assert there(program) is not loaded
+    again = await started("-version")
+    assert isinstance(again, CopiedProcess)
+    await again.communicate()
+
+
+async def test_one_that_does_not_answer_is_given_up(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zygote, "_REPLY_S", 0.2)
+    there(program)
+    (waits,) = waiting()
+    waits.suspend()
+    with pytest.raises(EncodeFailed, match="does not start") as caught:
+        await started("-version")
+    assert caught.value.retryable
+    assert not waits.is_running()
+
+
+THREADED = """
+#include <pthread.h>
+#include <unistd.h>
+static void *wait(void *nothing) { pause(); return nothing; }
+__attribute__((constructor)) static void begin(void) { pthread_t thread; pthread_create(&thread, 0, wait, 0); }
+int main(int count, char **line) { return count > 1 ? 0 : 1; }
+"""
+
+
+@pytest.mark.parametrize("kind", ["script", "not linked", "has threads", "no compiler"])
+async def test_without_one_programs_are_started(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    path = tmp_path / "ffmpeg"
+    if kind == "script":
+        path.write_text(f'#!/bin/sh\nexec "{program}" "$@"\n')
+        path.chmod(0o755)
+    elif kind in {"not linked", "has threads"}:
+        linked = ["-static"] if kind == "not linked" else ["-pthread"]
+        subprocess.run(["cc", *linked, "-x", "c", "-", "-o", str(path)], input=THREADED.encode(), check=True)
+    else:
+        path.symlink_to(program)
+        monkeypatch.setattr(zygote, "own_folder", lambda _name: tmp_path)
+        monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ffmpeg, "find_program", lambda _name: str(path))
+    assert zygote_of(str(path)) is None
+    for thread in threading.enumerate():
+        if thread.name == "zygote":
+            await asyncio.to_thread(thread.join, 60)
+    assert zygote_of(str(path)) is None
+    assert not waiting()
+    process = await started("-version")
+    assert isinstance(process, asyncio.subprocess.Process)
+    await process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.usefixtures("loaded")
+def test_threads_that_start_programs_at_once_get_each_their_own(program: str) -> None:
+    outputs: list[bytes] = []
+
+    def work(second: int) -> None:
+        line = ["-v", "error", "-f", "lavfi", "-i", f"testsrc=s=64x48:r=10:d={second}", "-f", "framemd5", "-"]
+        outputs.append(asyncio.run(ffmpeg.run("ffmpeg", line, timeout_s=60)))
+
+    threads = [threading.Thread(target=work, args=(second,)) for second in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = sorted(len([line for line in output.splitlines() if not line.startswith(b"#")]) for output in outputs)
+    assert counts == [10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("how", ["", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_it_ends_with_its_process(how: str) -> None:
+    code = (
+        "import os, sys, time, psutil\n"
+        "from koda_ray.render.programs import find_program\n"
+        "from koda_ray.render.zygote import zygote_of\n"
+        "while (zygote := zygote_of(find_program('ffmpeg'))) is None: time.sleep(0.01)\n"
+        "print(*[child.pid for child in psutil.Process().children()], flush=True)\n" + how
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stderr == ""
+    (number,) = map(int, done.stdout.split())
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
