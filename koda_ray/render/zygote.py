@@ -50,6 +50,9 @@ class CopiedProcess:
         stdout: What it writes to standard output, where that is a pipe to us.
         stderr: What it writes to standard error.
 
+    Raises:
+        OSError: Too many files are open; the copy is ended.
+
     Attributes:
         pid: Its number.
         returncode: Its exit status once it was waited for; below zero the signal that ended it.
@@ -61,7 +64,12 @@ class CopiedProcess:
         self.stderr = stderr
         self.returncode: int | None = None
         self._loop = asyncio.get_running_loop()
-        self._descriptor = os.pidfd_open(pid)
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except OSError:  # as many files are open as may be
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._loop.add_reader(self._descriptor, self._end)
 
@@ -176,7 +184,8 @@ class Zygote:
 
     def close(self) -> None:
         """End it; its copies go on."""
-        self._socket.close()
+        with self._lock:
+            self._socket.close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -201,7 +210,10 @@ def zygote_of(program: str) -> Zygote | None:
         made = _zygotes.get(key)
         if made is None:
             made = _zygotes[key] = Future()
-            threading.Thread(target=_make, args=(program, made), name="zygote", daemon=True).start()
+            try:
+                threading.Thread(target=_make, args=(program, made), name="zygote", daemon=True).start()
+            except RuntimeError:  # there are as many threads as may be
+                made.set_result(None)
     return made.result() if made.done() else None
 
 
