@@ -1,9 +1,9 @@
 /* A program that is loaded once and copied at need: what it does before its main, it need not do again.
 
    Loaded before it, this takes the place of what the C library calls main by. It waits on a socket; each message there is
-   a command line with four descriptors: the folder to work in, and the three that every program has. What answers is a
-   process like any other that was started, a child of whoever started this one, with that process's number as the reply.
-   It ends with the socket.
+   the number of words of a command line, these, and an environment, with four descriptors: the folder to work in, and the
+   three that every program has. What answers is a process like any other that was started, a child of whoever started
+   this one, with that process's number as the reply. It ends with the socket.
 
    Source: clone(2), prctl(2), proc(5). */
 
@@ -26,7 +26,7 @@
 #define MOST_BYTES (1 << 17)
 #define MOST_WORDS (1 << 13)
 #define NAME_BYTES 16
-#define LAST_FIELD 51 /* of /proc/self/stat, counted from 1 as proc(5) does */
+#define LAST_FIELD 47 /* of /proc/self/stat, counted from 1 as proc(5) does */
 #define SIBLING 0x00008000ull    /* CLONE_PARENT */
 #define TELL_NUMBER 0x01000000ull /* CLONE_CHILD_SETTID */
 #define CLEAR_NUMBER 0x00200000ull /* CLONE_CHILD_CLEARTID */
@@ -38,7 +38,7 @@ static main_function *theirs;
 static int control = -1;
 static char name[NAME_BYTES];
 static char said[MOST_BYTES + 1];
-static char *words[MOST_WORDS + 2];
+static char *words[MOST_WORDS + 2]; /* each of the two lists ends with a null */
 
 /* The one thread there is; where a program has begun more, a copy of it would lack them. */
 static int alone(void) {
@@ -50,8 +50,8 @@ static int alone(void) {
     return threads == 1;
 }
 
-/* Has the kernel show this command line, in /proc and so in ps. Where it will not, the one of before is shown. */
-static void show(size_t size) {
+/* Has the kernel show what was said, in /proc and so in ps. Where it will not, what was there before is shown. */
+static void show(const char *line, const char *environment, const char *end) {
     struct prctl_mm_map map = {.exe_fd = (uint32_t)-1};
     unsigned long long at[LAST_FIELD + 1] = {0};
     char text[4096];
@@ -68,8 +68,8 @@ static void show(size_t size) {
     map.start_code = at[26], map.end_code = at[27], map.start_stack = at[28];
     map.start_data = at[45], map.end_data = at[46];
     map.start_brk = at[47], map.brk = (uint64_t)(uintptr_t)sbrk(0);
-    map.env_start = at[50], map.env_end = at[51];
-    map.arg_start = (uint64_t)(uintptr_t)said, map.arg_end = map.arg_start + size;
+    map.arg_start = (uint64_t)(uintptr_t)line, map.arg_end = (uint64_t)(uintptr_t)environment;
+    map.env_start = map.arg_end, map.env_end = (uint64_t)(uintptr_t)end;
     prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
 }
 
@@ -88,19 +88,24 @@ static void tell(int32_t number) {
 
 /* What a copy does; it says its number itself, once it is what it was asked to be. */
 static int begin(const int *given, size_t size) {
-    int count = 0, failed = fchdir(given[0]);
+    uint32_t count, number = 0;
+    int failed = fchdir(given[0]);
     for (int i = 1; i < DESCRIPTORS; i++) failed |= dup2(given[i], i - 1) < 0;
     for (int i = 0; i < DESCRIPTORS; i++) close(given[i]);
-    for (char *at = said; at < said + size && !failed; at += strlen(at) + 1) {
-        failed = count == MOST_WORDS;
-        words[count++] = at;
+    char *line = said + sizeof count, *end = said + size, *at = line, *environment = line;
+    memcpy(&count, said, sizeof count);
+    for (; at < end && !failed; at += strlen(at) + 1) {
+        failed = number == MOST_WORDS;
+        words[number + (number >= count)] = at;
+        if (++number == count) environment = at + strlen(at) + 1;
     }
+    environ = words + count + 1;
     prctl(PR_SET_NAME, name);
-    show(size);
+    show(line, environment, end);
     tell(getpid());
     close(control);
     if (failed) _exit(127);
-    return theirs(count, words, environ);
+    return theirs((int)count, words, environ);
 }
 
 static int serve(int count, char **line, char **environment) {
@@ -120,7 +125,7 @@ static int serve(int count, char **line, char **environment) {
             .msg_iov = &part, .msg_iovlen = 1, .msg_control = beside.bytes, .msg_controllen = sizeof beside};
         ssize_t size;
         while ((size = recvmsg(control, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
-        struct cmsghdr *head = size > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+        struct cmsghdr *head = size > (ssize_t)sizeof(uint32_t) ? CMSG_FIRSTHDR(&message) : NULL;
         if (!head || head->cmsg_len != CMSG_LEN(sizeof given) || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) _exit(0);
         memcpy(given, CMSG_DATA(head), sizeof given);
         said[size] = 0;

@@ -3,7 +3,8 @@
 FFmpeg takes 17 ms of a processor before it reads its command line: to bind a quarter of a million addresses and to fill
 tables of sines. A unit of a small video takes 100 ms in all. So one is loaded up to there and waits (`zygote.c`), as
 Android and Chromium keep a zygote for theirs, and a copy of it takes 1 ms. A copy is a child of this process as any
-that it starts, with the same standard descriptors, folder, name and command line.
+that it starts, with the same standard descriptors, folder, environment, name and command line. It inherits the
+priority of the one that was loaded, so there is one for each.
 
 All copies of one lie alike in memory, so whoever breaks one knows more of the next: they are for files that we made.
 What others made is read by programs that are started each time, in isolation (`foreign`).
@@ -21,6 +22,7 @@ import hashlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -38,6 +40,7 @@ PACKAGES = "gcc libc6-dev"
 _REPLY_S = 5.0
 _LOAD_S = 30.0
 _NUMBER_BYTES = 4
+_COUNT = struct.Struct("=I")
 _ELF = b"\x7fELF"
 _END_S = 5.0
 
@@ -173,11 +176,13 @@ class Zygote:
             OSError: There is no copy.
             TimeoutError: It does not answer; there may be a copy.
         """
-        line = b"".join(os.fsencode(word) + b"\0" for word in (self._program, *arguments))
+        words = [os.fsencode(word) for word in (self._program, *arguments)]
+        settings = [name + b"=" + value for name, value in os.environb.items()]
+        message = _COUNT.pack(len(words)) + b"".join(word + b"\0" for word in (*words, *settings))
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
             with self._lock:
-                socket.send_fds(self._socket, [line], [folder, stdin, stdout, stderr])
+                socket.send_fds(self._socket, [message], [folder, stdin, stdout, stderr])
                 return self._number()
         finally:
             os.close(folder)
@@ -193,19 +198,21 @@ class Zygote:
             self._process.wait()
 
 
-_zygotes: dict[tuple[int, str], Future[Zygote | None]] = {}
+_zygotes: dict[tuple[int, str, int], Future[Zygote | None]] = {}
+"""By process, program and priority: nice(2), which in Linux is a thread's."""
 _guard = threading.Lock()
 
 
 def zygote_of(program: str) -> Zygote | None:
     """Return a program that waits to be copied; never waits for it.
 
-    The first call of a process begins to load it and returns None, as every call does where it does not work.
+    The first call of a process, and the first from a thread of another priority, begins to load it and returns None,
+    as every call does where it does not work.
 
     Args:
         program: Its path.
     """
-    key = os.getpid(), program
+    key = os.getpid(), program, os.getpriority(os.PRIO_PROCESS, 0)
     with _guard:
         made = _zygotes.get(key)
         if made is None:
@@ -220,9 +227,10 @@ def zygote_of(program: str) -> Zygote | None:
 def forget(program: str) -> None:
     """End a program that does not answer as it should; another is loaded when it is asked for."""
     with _guard:
-        made = _zygotes.pop((os.getpid(), program), None)
-    if made is not None and made.done() and (zygote := made.result()) is not None:
-        zygote.close()
+        ended = [_zygotes.pop(key) for key in list(_zygotes) if key[:2] == (os.getpid(), program)]
+    for made in ended:
+        if made.done() and (zygote := made.result()) is not None:
+            zygote.close()
 
 
 def _make(program: str, made: Future[Zygote | None]) -> None:
@@ -244,7 +252,7 @@ def _library() -> Path:
 
 @atexit.register
 def _close_all() -> None:
-    for (pid, program), _ in list(_zygotes.items()):
+    for pid, program, _ in list(_zygotes):
         if pid == os.getpid():
             with contextlib.suppress(OSError):
                 forget(program)
