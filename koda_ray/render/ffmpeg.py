@@ -131,7 +131,7 @@ async def start(program: str, arguments: Sequence[str], *, pipe: Pipe | None = N
         path = await asyncio.to_thread(find_program, program)
         process: Child | None = None
         if program == "ffmpeg" and (zygote := zygote_of(path)) is not None:
-            process = await _copied(zygote, path, arguments, pipe=pipe, heard=heard)
+            process = await _copied(zygote, arguments, pipe=pipe, heard=heard)
         if process is None:
             process = await asyncio.create_subprocess_exec(
                 path,
@@ -146,9 +146,7 @@ async def start(program: str, arguments: Sequence[str], *, pipe: Pipe | None = N
     return process
 
 
-async def _copied(
-    zygote: Zygote, program: str, arguments: Sequence[str], *, pipe: Pipe | None, heard: bool
-) -> CopiedProcess | None:
+async def _copied(zygote: Zygote, arguments: Sequence[str], *, pipe: Pipe | None, heard: bool) -> CopiedProcess | None:
     """Start a copy of one that is loaded; None where there is no copy."""
     with contextlib.ExitStack() as ends:
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -158,13 +156,10 @@ async def _copied(
         stdin = nothing if pipe is None else pipe.reader
         try:
             pid = zygote.copy(arguments, stdin=stdin, stdout=output, stderr=errors)
-        except TimeoutError:
-            await asyncio.to_thread(forget, program)
-            raise EncodeFailed("ffmpeg does not start", retryable=True) from None
         except OSError:
-            await asyncio.to_thread(forget, program)
+            await asyncio.to_thread(forget, zygote)
             return None
-        return CopiedProcess(pid, stdout, stderr)
+        return None if pid is None else CopiedProcess(pid, stdout, stderr)
 
 
 async def _heard(ends: contextlib.ExitStack) -> tuple[asyncio.StreamReader, int]:

@@ -3,7 +3,7 @@
    Loaded before it, this takes the place of what the C library calls main by. It waits on a socket; each message there is
    the number of words of a command line, these, and an environment, with four descriptors: the folder to work in, and the
    three that every program has. What answers is a process like any other that was started, a child of whoever started
-   this one, with that process's number as the reply. It ends with the socket.
+   this one, with that process's number as the reply; without a word it only answers. It ends with the socket.
 
    Source: clone(2), prctl(2), proc(5). */
 
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define DESCRIPTORS 4
-#define MOST_BYTES (1 << 17)
+#define MOST_BYTES (1 << 17) /* of a message; who asks knows these two */
 #define MOST_WORDS (1 << 13)
 #define NAME_BYTES 16
 #define LAST_FIELD 47 /* of /proc/self/stat, counted from 1 as proc(5) does */
@@ -82,6 +82,7 @@ static pid_t copy(void) {
     return (pid_t)syscall(SYS_clone3, &how, sizeof how);
 }
 
+/* Where nobody is there to hear it, nobody would wait for this process either. */
 static void tell(int32_t number) {
     if (send(control, &number, sizeof number, MSG_NOSIGNAL) != sizeof number) _exit(1);
 }
@@ -104,7 +105,7 @@ static int begin(const int *given, size_t size) {
     show(line, environment, end);
     tell(getpid());
     close(control);
-    if (failed) _exit(127);
+    if (failed || !count) _exit(failed ? 127 : 0);
     return theirs((int)count, words, environ);
 }
 
@@ -125,7 +126,7 @@ static int serve(int count, char **line, char **environment) {
             .msg_iov = &part, .msg_iovlen = 1, .msg_control = beside.bytes, .msg_controllen = sizeof beside};
         ssize_t size;
         while ((size = recvmsg(control, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
-        struct cmsghdr *head = size > (ssize_t)sizeof(uint32_t) ? CMSG_FIRSTHDR(&message) : NULL;
+        struct cmsghdr *head = size >= (ssize_t)sizeof(uint32_t) ? CMSG_FIRSTHDR(&message) : NULL;
         if (!head || head->cmsg_len != CMSG_LEN(sizeof given) || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) _exit(0);
         memcpy(given, CMSG_DATA(head), sizeof given);
         said[size] = 0;

@@ -3,8 +3,8 @@
 FFmpeg takes 17 ms of a processor before it reads its command line: to bind a quarter of a million addresses and to fill
 tables of sines. A unit of a small video takes 100 ms in all. So one is loaded up to there and waits (`zygote.c`), as
 Android and Chromium keep a zygote for theirs, and a copy of it takes 1 ms. A copy is a child of this process as any
-that it starts, with the same standard descriptors, folder, environment, name and command line. It inherits the
-priority of the one that was loaded, so there is one for each.
+that it starts, with the same standard descriptors, folder, environment, name and command line. What else it inherits
+is as it was when the one was loaded: there is one for each priority, and nobody here changes limits, signals or masks.
 
 All copies of one lie alike in memory, so whoever breaks one knows more of the next: they are for files that we made.
 What others made is read by programs that are started each time, in isolation (`foreign`).
@@ -34,13 +34,14 @@ from koda_ray.errors import Missing
 from koda_ray.render.compiling import CompileFailed, compile_library
 from koda_ray.render.isolation import own_folder, write_whole
 
-__all__ = ["CopiedProcess", "Zygote", "forget", "zygote_of"]
+__all__ = ["CopiedProcess", "Zygote", "forget", "forget_all", "zygote_of"]
 
 PACKAGES = "gcc libc6-dev"
-_REPLY_S = 5.0
+_REPLY_S = 1.0
 _LOAD_S = 30.0
 _NUMBER_BYTES = 4
 _COUNT = struct.Struct("=I")
+_MOST_BYTES, _MOST_WORDS = 1 << 17, 1 << 13
 _ELF = b"\x7fELF"
 _END_S = 5.0
 
@@ -148,13 +149,25 @@ class Zygote:
         finally:
             theirs.close()
             os.close(descriptor)
+        _sockets.add(self._socket)
         try:
             self._socket.settimeout(_LOAD_S)
             self._number()
+            self._try_copy()
             self._socket.settimeout(_REPLY_S)
         except BaseException:
             self.close()
             raise
+
+    def _try_copy(self) -> None:
+        """Have a copy that ends at once: some kernels, and filters of system calls, allow none."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            number = self._ask([], stdin=nothing, stdout=nothing, stderr=nothing)
+        finally:
+            os.close(nothing)
+        if number is None or os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]):
+            raise OSError(f"{self._program} cannot be copied")
 
     def _number(self) -> int:
         reply = self._socket.recv(_NUMBER_BYTES)
@@ -163,8 +176,8 @@ class Zygote:
             raise OSError(f"{self._program} cannot be copied")
         return number
 
-    def copy(self, arguments: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int:
-        """Return the number of a copy that runs with these arguments: a child of this process.
+    def copy(self, arguments: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int | None:
+        """Return the number of a copy that runs with these arguments, a child of this process; None: they don't fit.
 
         Args:
             arguments: Without the program's name.
@@ -173,23 +186,53 @@ class Zygote:
             stderr: As above.
 
         Raises:
-            OSError: There is no copy.
-            TimeoutError: It does not answer; there may be a copy.
+            OSError: There is no copy, and will be no other: `forget` it.
         """
-        words = [os.fsencode(word) for word in (self._program, *arguments)]
+        return self._ask([self._program, *arguments], stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def _ask(self, line: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> int | None:
+        words = [os.fsencode(word) for word in line]
         settings = [name + b"=" + value for name, value in os.environb.items()]
         message = _COUNT.pack(len(words)) + b"".join(word + b"\0" for word in (*words, *settings))
+        fits = len(message) <= _MOST_BYTES and len(words) + len(settings) <= _MOST_WORDS
+        if not fits or any(b"\0" in word for word in words):
+            return None
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
             with self._lock:
-                socket.send_fds(self._socket, [message], [folder, stdin, stdout, stderr])
-                return self._number()
+                return self._told(message, [folder, stdin, stdout, stderr])
         finally:
             os.close(folder)
+
+    def _told(self, message: bytes, descriptors: list[int]) -> int:
+        """Send a message, return the number that answers it. Whatever happens, no copy goes on that nobody knows of."""
+        try:
+            socket.send_fds(self._socket, [message], descriptors)
+            return self._number()
+        except BaseException as error:
+            number = self._last_number()
+            if number is not None and isinstance(error, OSError):
+                return number
+            if number is not None:
+                os.kill(number, signal.SIGKILL)
+                os.waitpid(number, 0)
+            raise
+
+    def _last_number(self) -> int | None:
+        """End it; return what it has told. A copy that cannot tell its number any more ends itself."""
+        self._process.kill()
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+            return self._number()
+        except OSError:
+            return None
 
     def close(self) -> None:
         """End it; its copies go on."""
         with self._lock:
+            _sockets.discard(self._socket)
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # also where a fork of this process has it too
             self._socket.close()
         try:
             self._process.wait(_END_S)
@@ -198,6 +241,8 @@ class Zygote:
             self._process.wait()
 
 
+_sockets: set[socket.socket] = set()
+"""Those that are open."""
 _zygotes: dict[tuple[int, str, int], Future[Zygote | None]] = {}
 """By process, program and priority: nice(2), which in Linux is a thread's."""
 _guard = threading.Lock()
@@ -224,13 +269,26 @@ def zygote_of(program: str) -> Zygote | None:
     return made.result() if made.done() else None
 
 
-def forget(program: str) -> None:
-    """End a program that does not answer as it should; another is loaded when it is asked for."""
+def forget(zygote: Zygote) -> None:
+    """End one that does not answer as it should; another is loaded when its program is asked for."""
     with _guard:
-        ended = [_zygotes.pop(key) for key in list(_zygotes) if key[:2] == (os.getpid(), program)]
+        for key, made in list(_zygotes.items()):
+            if made.done() and made.result() is zygote:
+                del _zygotes[key]
+    zygote.close()
+
+
+def forget_all() -> None:
+    """End all of this process."""
+    with _guard:
+        ended = [_zygotes.pop(key) for key in list(_zygotes) if key[0] == os.getpid()]
     for made in ended:
-        if made.done() and (zygote := made.result()) is not None:
-            zygote.close()
+        made.add_done_callback(_close)  # now, or once it is loaded
+
+
+def _close(made: Future[Zygote | None]) -> None:
+    if (zygote := made.result()) is not None:
+        zygote.close()
 
 
 def _make(program: str, made: Future[Zygote | None]) -> None:
@@ -250,9 +308,14 @@ def _library() -> Path:
     return path
 
 
-@atexit.register
-def _close_all() -> None:
-    for pid, program, _ in list(_zygotes):
-        if pid == os.getpid():
-            with contextlib.suppress(OSError):
-                forget(program)
+def _let_go() -> None:
+    """In a fork of this process: have its own lock, and keep nobody else's zygote from ending."""
+    global _guard
+    _guard = threading.Lock()
+    for held in _sockets:
+        held.close()
+    _sockets.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+atexit.register(forget_all)
