@@ -8,13 +8,13 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from pathlib import Path
 
 import psutil
@@ -222,18 +222,21 @@ async def test_one_that_does_not_answer_is_given_up_and_nothing_is_mistaken(
 def test_an_interrupt_leaves_no_copy(told: bool, loaded: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes when a copy was asked for, and that has told its number or has not."""
 
-    def interrupted() -> int:
-        monkeypatch.undo()
+    def interrupted(control: socket.socket, *message: list[bytes] | list[int]) -> None:
+        send(control, *message)
         if told:
-            assert select.select([loaded._socket], [], [], 60)[0]
+            assert select.select([control], [], [], 60)[0]
         raise KeyboardInterrupt
+
+    send = socket.send_fds
 
     (waits,) = waiting()
     if not told:
         waits.suspend()
-    monkeypatch.setattr(loaded, "_number", interrupted)
+    monkeypatch.setattr(socket, "send_fds", interrupted)
     with pytest.raises(KeyboardInterrupt):
         loaded.copy(ENDLESS, stdin=0, stdout=1, stderr=2)
+    monkeypatch.undo()
     with pytest.raises(OSError, match=r"."):
         loaded.copy(ENDLESS, stdin=0, stdout=1, stderr=2)
 
@@ -261,16 +264,17 @@ async def test_what_does_not_fit_is_started(loaded: Zygote, program: str, monkey
 async def test_where_nothing_can_be_copied_it_is_tried_once(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = files("koda_ray.render").joinpath("zygote.c").read_bytes()
-    library = tmp_path / "zygote.so"
-    library.write_bytes(compile_library(source.replace(b"SYS_clone3", b"100000"), packages=""))
-    loads: list[Path] = []
+    loads: list[str] = []
 
-    def load() -> Path:
-        loads.append(library)
-        return library
+    def folder(name: str) -> Path:
+        loads.append(name)
+        return tmp_path
 
-    monkeypatch.setattr(zygote, "_library", load)
+    def compiled(source: bytes, *, packages: str) -> bytes:
+        return compile_library(source.replace(b"SYS_clone3", b"100000"), packages=packages)
+
+    monkeypatch.setattr(zygote, "own_folder", folder)
+    monkeypatch.setattr(zygote, "compile_library", compiled)
     for _ in range(3):
         process = await started("-version")
         assert isinstance(process, asyncio.subprocess.Process)
